@@ -1,0 +1,33 @@
+# Helpers that keep every folder's CMakeLists.txt to a line or two.
+
+# nanovllm_library(tokenizer SOURCES a.cpp b.cpp LINKS nanovllm::base [PRIVATE_LINKS utf8proc])
+# One static library per folder of src/, included as "folder/file.h".
+function(nanovllm_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  add_library(nanovllm_${name} STATIC ${ARG_SOURCES})
+  add_library(nanovllm::${name} ALIAS nanovllm_${name})
+  target_include_directories(nanovllm_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(nanovllm_${name} PUBLIC ${ARG_LINKS} PRIVATE ${ARG_PRIVATE_LINKS})
+endfunction()
+
+# nanovllm_test(base SOURCES error_test.cpp ... LINKS nanovllm::base [LABELS threads])
+# One test program per folder of tests/; label "threads": also run under the thread sanitizer.
+function(nanovllm_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;LABELS" ${ARGN})
+  add_executable(test_${name} ${ARG_SOURCES})
+  target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(test_${name} PRIVATE
+    NANOVLLM_SOURCE_DIR="${PROJECT_SOURCE_DIR}" NANOVLLM_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_link_libraries(test_${name} PRIVATE ${ARG_LINKS} GTest::gtest GTest::gtest_main)
+  add_test(NAME ${name} COMMAND test_${name} --gtest_brief=1)
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+endfunction()
+
+# nanovllm_fuzz(safetensors SOURCES safetensors_fuzz.cpp LINKS nanovllm::checkpoint)
+function(nanovllm_fuzz name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(fuzz_${name} ${ARG_SOURCES})
+  target_compile_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  target_link_libraries(fuzz_${name} PRIVATE ${ARG_LINKS})
+endfunction()
