@@ -34,11 +34,11 @@ TEST_P(ThreadPoolTest, WakesWorkersThatSleep) {
 
 TEST_P(ThreadPoolTest, DenormalsAreZeroInBodiesOnly) {
   ThreadPool pool(GetParam());
-  volatile float tiny = 1e-39f;
+  volatile float tiny = 1e-39f, two = 2.0f;
   std::vector<float> seen(64, -1);
-  pool.run(64, [&](int64_t i) { seen[size_t(i)] = tiny * 1.0f; });
-  for (float v : seen) EXPECT_EQ(v, 0.0f);
-  EXPECT_NE(tiny * 1.0f, 0.0f);
+  pool.run(64, [&](int64_t i) { seen[size_t(i)] = tiny * two; });
+  EXPECT_EQ(seen, std::vector<float>(64, 0.0f));
+  EXPECT_NE(tiny * two, 0.0f);
 }
 
 TEST(ThreadPool, RefusesNoThreads) {
