@@ -2,8 +2,10 @@
 #
 # Everything here is silent and quick when there is nothing to do, and safe to repeat. Logs go to build/logs/.
 
-build_packages="g++ cmake ninja-build pkg-config nlohmann-json3-dev libsimdjson-dev libcli11-dev libutf8proc-dev libpcre2-dev libxxhash-dev"
-test_packages="libgtest-dev libbenchmark-dev clang-format python3"
+# libgtest-dev and libbenchmark-dev are for tests and benchmarks, but configuring looks for them.
+build_packages="g++ cmake ninja-build pkg-config nlohmann-json3-dev libsimdjson-dev libcli11-dev libutf8proc-dev libpcre2-dev
+  libxxhash-dev libgtest-dev libbenchmark-dev"
+test_packages="clang-format python3"
 sanitizer_packages="clang libclang-rt-14-dev"  # the fuzz targets; gcc brings its own sanitizers
 
 logs=build/logs
@@ -39,7 +41,7 @@ install_packages() {
     command -v sudo >/dev/null || { say "Missing packages:$missing. Install them as root, or install sudo, then run it again."; exit 1; }
     as_root=(sudo)
   fi
-  say "installing packages (a minute or two):$missing"
+  say "installing packages (half a minute to two):$missing"
   mkdir -p $logs
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300)
   # An update that fails (one of several sources is down) is no reason to stop: the installation shows whether it matters.
