@@ -1,0 +1,84 @@
+// Byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909): a word starts as its bytes; the adjacent pair
+// of the lowest merge rank, leftmost first, is joined until no pair of neighbours has a merge.
+//
+// O(n log n) in the length of the word: neighbours are a linked list, candidates wait in a heap, and one that
+// a merge has overtaken is recognised by its length when it comes up.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/token.h"
+#include "tokenizer/vocabulary.h"
+
+namespace nanovllm {
+
+struct BpeModel {
+  std::vector<Vocabulary::Entry> vocab;
+  std::vector<std::pair<std::string, std::string>> merges;  // by rank, spelled
+  bool ignore_merges = false;                               // a word that is a token is that token
+};
+
+// Safe to share between threads.
+class Bpe {
+ public:
+  // vocabulary holds model.vocab and the added tokens, and outlives this. where: the file, for errors.
+  // throws Error(kConfig): no merges, a merge of or into an unknown token, a token that no merge builds, a
+  // missing byte
+  Bpe(const BpeModel& model, const std::vector<std::string>& added_tokens, const Vocabulary& vocabulary,
+      std::string_view where);
+
+  // Appends the ids of each word. Words are bytes, not spelled.
+  void encode(std::span<const std::string_view> words, std::vector<TokenId>& ids) const;
+
+ private:
+  struct Merge {
+    uint64_t pair = kNoPair;  // left id in the upper half, right id in the lower
+    int32_t rank = 0;
+    TokenId result = -1;
+  };
+  struct Symbol {
+    TokenId id;
+    int32_t previous, next;  // -1 = none
+    int32_t length;          // bytes; 0 = joined to its left neighbour
+  };
+  // A pair that may be merged. Older ranks first, then the leftmost.
+  struct Candidate {
+    int32_t rank, position, length;
+    TokenId result;
+  };
+  struct Scratch {
+    std::vector<Symbol> symbols;
+    std::vector<Candidate> heap;
+  };
+  static constexpr uint64_t kNoPair = ~uint64_t{0};
+
+  static uint64_t pair_key(TokenId left, TokenId right) {
+    return uint64_t(uint32_t(left)) << 32 | uint32_t(right);
+  }
+  static size_t hash(uint64_t pair);
+  Merge& slot(uint64_t pair);
+  const Merge* find(TokenId left, TokenId right) const;
+  void add_merges(const BpeModel& model, std::string_view where);
+  void check_every_token_is_built(const BpeModel& model, std::string_view where) const;
+  std::optional<TokenId> find_in_model(std::string_view text) const;
+  void add_candidate(Scratch& scratch, int32_t position) const;
+  void encode_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& ids) const;
+
+  const Vocabulary& vocabulary_;
+  bool ignore_merges_;
+  // An added token never comes out of a plain word, or a user's text could write control tokens under
+  // ignore_merges.
+  enum class TokenKind : uint8_t { kOther, kModel, kModelAndAdded };
+  std::vector<TokenKind> kinds_;       // by id
+  std::array<TokenId, 256> byte_ids_;  // -1 for bytes that UTF-8 never has and the vocabulary lacks
+  std::vector<Merge> merges_;          // open addressing, a power of two, at most half full
+};
+
+}  // namespace nanovllm

@@ -1,0 +1,17 @@
+// Unicode normalisation, NFC and NFKC (Unicode Standard Annex 15), with utf8proc's tables.
+//
+// Linear but for the sort of each run of combining marks, which is n log n: utf8proc's own is quadratic, and
+// a request chooses the run.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace nanovllm {
+
+enum class NormalForm { kNfc, kNfkc };
+
+// text is valid UTF-8.
+std::string normalize(std::string_view text, NormalForm form);
+
+}  // namespace nanovllm

@@ -1,0 +1,112 @@
+// Against what Hugging Face tokenizers 0.23 and transformers give: the demo model's reference, and, where it
+// is at hand, Qwen3's own tokenizer.
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support.h"
+#include "tokenizer/detokenizer.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nanovllm {
+namespace {
+
+using Json = nlohmann::json;
+using Ids = std::vector<TokenId>;
+
+std::vector<Json> read_lines(const std::filesystem::path& path) {
+  std::vector<Json> rows;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) rows.push_back(Json::parse(line));
+  return rows;
+}
+
+std::string stream(const Tokenizer& tokenizer, const Ids& ids, SpecialText special_text) {
+  Detokenizer detokenizer(tokenizer, special_text);
+  std::string text;
+  for (const TokenId id : ids) text += detokenizer.push(id);
+  return text + detokenizer.finish();
+}
+
+void expect_decoded(const Tokenizer& tokenizer, const Ids& ids, const std::string& want,
+                    SpecialText special_text) {
+  EXPECT_EQ(tokenizer.decode(ids, special_text), want);
+  EXPECT_EQ(stream(tokenizer, ids, special_text), want);
+}
+
+class DemoTokenizer : public testing::Test {
+ protected:
+  const Tokenizer tokenizer = Tokenizer::load(test::demo_model());
+  const Json reference = Json::parse(std::ifstream(test::demo_model() / "reference.json"));
+};
+
+TEST_F(DemoTokenizer, EncodesEveryReferenceText) {
+  for (const Json& row : reference["greedy"])
+    EXPECT_EQ(tokenizer.encode(row["prompt"].get<std::string>()), row["prompt_ids"].get<Ids>())
+        << row["prompt"];
+  for (const Json& row : reference["scored"])
+    EXPECT_EQ(tokenizer.encode(row["text"].get<std::string>()), row["ids"].get<Ids>()) << row["text"];
+  for (const Json& row : reference["chat"])
+    EXPECT_EQ(tokenizer.encode(row["rendered"].get<std::string>()), row["prompt_ids"].get<Ids>())
+        << row["rendered"];
+}
+
+TEST_F(DemoTokenizer, DecodesEveryReferenceText) {
+  for (const char* part : {"greedy", "chat"})
+    for (const Json& row : reference[part])
+      expect_decoded(tokenizer, row["ids"].get<Ids>(), row["text"].get<std::string>(), SpecialText::kSkip);
+}
+
+TEST_F(DemoTokenizer, KnowsItsTokens) {
+  EXPECT_EQ(tokenizer.num_tokens(), 6144);
+  EXPECT_EQ(tokenizer.eos_token_id(), 6137);
+  EXPECT_EQ(tokenizer.eos_token(), "<|im_end|>");
+  EXPECT_EQ(tokenizer.bos_token(), "");
+  EXPECT_EQ(tokenizer.find("<|im_end|>"), 6137);
+  EXPECT_EQ(tokenizer.find("no such token"), std::nullopt);
+  EXPECT_TRUE(tokenizer.is_special(6137));
+  EXPECT_FALSE(tokenizer.is_special(tokenizer.find("<think>").value()));
+  EXPECT_FALSE(tokenizer.is_special(-1));
+  EXPECT_FALSE(tokenizer.is_special(6144));
+  EXPECT_EQ(tokenizer.token_bytes(tokenizer.find("Ġthe").value()), " the");
+}
+
+class Qwen3Tokenizer : public testing::Test {
+ protected:
+  static std::filesystem::path folder() { return test::shared_dir() / "qwen3-tokenizer"; }
+  static void SetUpTestSuite() {
+    if (std::filesystem::exists(folder())) tokenizer_ = new Tokenizer(Tokenizer::load(folder()));
+  }
+  static void TearDownTestSuite() {
+    delete tokenizer_;
+    tokenizer_ = nullptr;
+  }
+  void SetUp() override {
+    if (!tokenizer_) GTEST_SKIP() << "no Qwen3 tokenizer in " << folder();
+  }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+
+ private:
+  static inline Tokenizer* tokenizer_ = nullptr;
+};
+
+TEST_F(Qwen3Tokenizer, EncodesAndDecodesEveryReferenceRow) {
+  const std::vector<Json> rows = read_lines(folder() / "encode.jsonl");
+  ASSERT_EQ(rows.size(), 1571u);
+  for (const Json& row : rows) {
+    const Ids ids = row["ids"].get<Ids>();
+    EXPECT_EQ(tokenizer().encode(row["text"].get<std::string>()), ids) << row["text"];
+    expect_decoded(tokenizer(), ids, row["decoded"].get<std::string>(), SpecialText::kKeep);
+    expect_decoded(tokenizer(), ids, row["decoded_skip_special"].get<std::string>(), SpecialText::kSkip);
+  }
+}
+
+TEST_F(Qwen3Tokenizer, EncodesEveryRenderedChat) {
+  const std::vector<Json> rows = read_lines(folder() / "chat.jsonl");
+  ASSERT_FALSE(rows.empty());
+  for (const Json& row : rows)
+    EXPECT_EQ(tokenizer().encode(row["rendered"].get<std::string>()), row["ids"].get<Ids>())
+        << row["rendered"];
+}
+
+}  // namespace
+}  // namespace nanovllm
