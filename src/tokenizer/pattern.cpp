@@ -41,9 +41,8 @@ Pattern::Pattern(std::string_view source, std::string_view pcre2_source, unsigne
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);  // the only line end of Oniguruma
   int error = 0;
   PCRE2_SIZE offset = 0;
-  pcre2_code* code =
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pcre2_source.data()), pcre2_source.size(),
-                    options | PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &error, &offset, context.get());
+  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pcre2_source.data()), pcre2_source.size(),
+                                   options | PCRE2_UTF, &error, &offset, context.get());
   if (!code)
     fail(ErrorKind::kConfig, where, ": pattern \"", source,
          "\" is not a regular expression: ", message_of(error));
@@ -53,7 +52,8 @@ Pattern::Pattern(std::string_view source, std::string_view pcre2_source, unsigne
 }
 
 Pattern Pattern::regex(std::string_view source, std::string_view where) {
-  return Pattern(source, oniguruma_to_pcre2(source, where), PCRE2_UCP | PCRE2_MULTILINE, where);
+  return Pattern(source, oniguruma_to_pcre2(source, where),
+                 PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, where);
 }
 
 Pattern Pattern::literal(std::string_view text, std::string_view where) {
