@@ -1,7 +1,7 @@
 // One step's activations: memory that is taken from the front and given back whole.
 //
-// The size is known before the first step (runtime/memory_plan), so a step allocates nothing. A Scope gives back what was
-// taken since it began: a layer's temporaries have gone when the next layer starts.
+// The size is known before the first step (runtime/memory_plan), so a step allocates nothing. A Scope gives
+// back what was taken since it began: a layer's temporaries have gone when the next layer starts.
 #pragma once
 
 #include <cstddef>

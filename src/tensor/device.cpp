@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 
 void* host_allocate(size_t bytes) {
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return nullptr;
   if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
   return data;

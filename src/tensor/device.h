@@ -1,6 +1,7 @@
 // Where tensors live, and the one owner of such memory.
 //
-// A Device is a small table of functions, as a backend is (ops/ops.h): the host's memory here, a GPU's from its own folder.
+// A Device is a small table of functions, as a backend is (ops/ops.h): the host's memory here, a GPU's from
+// its own folder.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +12,14 @@ namespace nanovllm {
 
 struct Device {
   std::string_view name;
-  void* (*allocate)(size_t bytes);                                     // zeroed, 64-byte aligned; null: no memory
+  void* (*allocate)(size_t bytes);  // zeroed, 64-byte aligned; null: no memory
   void (*release)(void* data, size_t bytes);
-  void (*upload)(void* device, const void* host, size_t bytes);        // complete on return
-  void (*download)(void* host, const void* device, size_t bytes);      // complete on return
+  void (*upload)(void* device, const void* host, size_t bytes);    // complete on return
+  void (*download)(void* host, const void* device, size_t bytes);  // complete on return
 };
 
-// Host memory: 2 MiB pages where the system grants them (a walk over gigabytes of weights misses the TLB otherwise).
+// Host memory: 2 MiB pages where the system grants them (a walk over gigabytes of weights misses the TLB
+// otherwise).
 const Device& host_device();
 
 // Owns memory of a device; frees it once. Zeroed at first.

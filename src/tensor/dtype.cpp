@@ -10,10 +10,14 @@ size_t dtype_bytes(DType dtype) { return dtype == DType::kF16 || dtype == DType:
 
 std::string_view dtype_name(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return "f32";
-    case DType::kF16: return "f16";
-    case DType::kBF16: return "bf16";
-    case DType::kI32: return "i32";
+    case DType::kF32:
+      return "f32";
+    case DType::kF16:
+      return "f16";
+    case DType::kBF16:
+      return "bf16";
+    case DType::kI32:
+      return "i32";
   }
   assert_failed("known dtype", __FILE__, __LINE__);
 }

@@ -54,8 +54,7 @@ Tensor Tensor::operator[](int64_t index) const {
 
 std::string to_string(const Tensor& tensor) {
   std::string text = "[";
-  for (size_t i = 0; i < size_t(tensor.rank); ++i)
-    text += (i ? ", " : "") + std::to_string(tensor.shape[i]);
+  for (size_t i = 0; i < size_t(tensor.rank); ++i) text += (i ? ", " : "") + std::to_string(tensor.shape[i]);
   return text + "] " + std::string(dtype_name(tensor.dtype));
 }
 

@@ -1,7 +1,7 @@
 // A tensor is a view: pointer, element type, shape, strides. It owns nothing and is passed by value.
 //
-// Weights and cache are owned by DeviceBuffer, a step's activations by Arena. Strides are in elements; the last dimension
-// is always contiguous, so a row can be read as an array.
+// Weights and cache are owned by DeviceBuffer, a step's activations by Arena. Strides are in elements; the
+// last dimension is always contiguous, so a row can be read as an array.
 #pragma once
 
 #include <array>
@@ -43,7 +43,8 @@ struct Tensor {
 // "[3, 64] f32", for messages.
 std::string to_string(const Tensor& tensor);
 
-// Heads [first, first + count) of packed rows [num_tokens, all_heads * head_dim], as [num_tokens, count, head_dim].
+// Heads [first, first + count) of packed rows [num_tokens, all_heads * head_dim], as [num_tokens, count,
+// head_dim].
 Tensor heads(const Tensor& packed, int64_t first, int64_t count, int64_t head_dim);
 
 }  // namespace nanovllm

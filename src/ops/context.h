@@ -1,0 +1,32 @@
+// Everything an op needs besides its arguments. One per rank; passed explicitly, never global.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "tensor/arena.h"
+#include "tensor/tensor.h"
+
+namespace nanovllm {
+
+class Communicator;
+class ThreadPool;
+struct OpTable;
+
+// Sees named intermediate results of a forward ("residual", "attn_out"); layer -1: outside the layers.
+using TraceHook = std::function<void(std::string_view name, int layer, const Tensor& tensor)>;
+
+struct Context {
+  const OpTable& ops;
+  Arena& arena;                      // this step's activations
+  Communicator& comm;                // this rank and its fellows
+  ThreadPool* threads = nullptr;     // the CPU backend's workers
+  void* stream = nullptr;            // cudaStream_t on CUDA, unused on the CPU
+  const TraceHook* trace = nullptr;  // costs nothing when null
+
+  void show(std::string_view name, int layer, const Tensor& tensor) const {
+    if (trace) (*trace)(name, layer, tensor);
+  }
+};
+
+}  // namespace nanovllm

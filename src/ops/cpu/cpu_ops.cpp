@@ -1,0 +1,71 @@
+// The CPU backend's table, once for each instruction set, and the choice by cpuid.
+#include "ops/cpu/cpu_ops.h"
+
+#include "base/error.h"
+
+namespace nanovllm {
+namespace cpu {
+namespace {
+
+// A table entry that hands the kernels of one set to an op.
+template <const Kernels& (*kKernels)(), auto kOp, class Args>
+void with_kernels(Context& ctx, const Args& args) {
+  kOp(kKernels(), ctx, args);
+}
+
+template <const Kernels& (*kKernels)()>
+OpTable make_table() {
+  return {.backend = "cpu",
+          .instruction_set = kKernels().instruction_set,
+          .device = &host_device(),
+          .block_size_multiple = 16,
+          .default_block_size = 16,
+          .weight_bytes = weight_bytes,
+          .store_weight = store_weight,
+          .kv_block_bytes = kv_block_bytes,
+          .embedding = embedding,
+          .linear = with_kernels<kKernels, linear, LinearArgs>,
+          .rms_norm = with_kernels<kKernels, rms_norm, RmsNormArgs>,
+          .add_rms_norm = with_kernels<kKernels, add_rms_norm, AddRmsNormArgs>,
+          .rope = with_kernels<kKernels, rope, RopeArgs>,
+          .silu_and_mul = with_kernels<kKernels, silu_and_mul, SiluAndMulArgs>,
+          .store_kv = store_kv,
+          .attention = with_kernels<kKernels, attention, AttentionArgs>,
+          .gather_rows = gather_rows,
+          .sample = with_kernels<kKernels, sample, SampleArgs>};
+}
+
+}  // namespace
+
+KernelList runnable_kernels() {
+  KernelList list{};
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool avx2 =
+      __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");  // with F16C on every such processor
+  if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    list.sets[list.count++] = &kernels_avx512();
+  if (avx2) list.sets[list.count++] = &kernels_avx2();
+#endif
+  list.sets[list.count++] = &kernels_portable();
+  return list;
+}
+
+}  // namespace cpu
+
+const OpTable& cpu_ops() { return cpu_ops(cpu::runnable_kernels().sets[0]->instruction_set); }
+
+const OpTable& cpu_ops(std::string_view instruction_set) {
+  static const OpTable portable = cpu::make_table<cpu::kernels_portable>();
+  static const OpTable avx2 = cpu::make_table<cpu::kernels_avx2>();
+  static const OpTable avx512 = cpu::make_table<cpu::kernels_avx512>();
+  const cpu::KernelList runnable = cpu::runnable_kernels();
+  for (int i = 0; i < runnable.count; ++i)
+    if (runnable.sets[i]->instruction_set == instruction_set)
+      return instruction_set == "avx512" ? avx512 : instruction_set == "avx2" ? avx2 : portable;
+  fail(ErrorKind::kConfig, "instruction set: is ", instruction_set,
+       ", want one that this processor runs, such as ", runnable.sets[0]->instruction_set);
+}
+
+}  // namespace nanovllm

@@ -1,0 +1,172 @@
+// Shape checks and dispatch of every op.
+#include "ops/ops.h"
+
+#include "base/error.h"
+#include "ops/check.h"
+
+namespace nanovllm {
+namespace {
+
+template <class Function, class Args>
+void call(Context& ctx, std::string_view op, Function function, const Args& args) {
+  if (!function) fail(ErrorKind::kUnsupported, op, ": no ", ctx.ops.backend, " implementation");
+  function(ctx, args);
+}
+
+void check_weight(std::string_view op, std::string_view argument, const Weight& weight, Dim& out, Dim& in) {
+  if (out.size < 0) out.size = weight.out_features;
+  if (in.size < 0) in.size = weight.in_features;
+  if (weight.defined() && weight.out_features == out.size && weight.in_features == in.size) return;
+  fail(ErrorKind::kConfig, op, ": ", argument, " is [", weight.out_features, ", ", weight.in_features,
+       "], want [", out.name, "=", out.size, ", ", in.name, "=", in.size, "]");
+}
+
+void check_cache(std::string_view op, const KvLayer& cache, const Dim& num_kv_heads, const Dim& head_dim) {
+  if (cache.num_kv_heads == num_kv_heads.size && cache.head_dim == head_dim.size) return;
+  fail(ErrorKind::kConfig, op, ": cache has ", cache.num_kv_heads, " heads of ", cache.head_dim, ", want ",
+       num_kv_heads.size, " of ", head_dim.size);
+}
+
+}  // namespace
+
+void store_weight(Context& ctx, const StoreWeightArgs& a) {
+  const bool rows_fit = a.first_row >= 0 && a.first_row + a.rows.num_rows <= a.weight.out_features;
+  if (!rows_fit || a.rows.in_features != a.weight.in_features || a.rows.row_stride < a.rows.in_features)
+    fail(ErrorKind::kConfig, "store_weight: rows are [", a.rows.num_rows, ", ", a.rows.in_features, "] at ",
+         a.first_row, ", want them inside [", a.weight.out_features, ", ", a.weight.in_features, "]");
+  if (a.rows.dtype != a.weight.dtype && a.weight.dtype != DType::kF32)
+    fail(ErrorKind::kConfig, "store_weight: rows are ", dtype_name(a.rows.dtype), ", want ",
+         dtype_name(a.weight.dtype));
+  call(ctx, "store_weight", ctx.ops.store_weight, a);
+}
+
+size_t weight_bytes(const OpTable& ops, DType dtype, int64_t out_features, int64_t in_features) {
+  return ops.weight_bytes(dtype, out_features, in_features);
+}
+
+size_t kv_block_bytes(const OpTable& ops, DType dtype, int block_size, int num_kv_heads, int head_dim) {
+  return ops.kv_block_bytes(dtype, block_size, num_kv_heads, head_dim);
+}
+
+void embedding(Context& ctx, const EmbeddingArgs& a) {
+  Dim num_tokens{"num_tokens"}, hidden_size{"hidden_size"}, rows{"rows"};
+  check_shape("embedding", "token_ids", a.token_ids, {&num_tokens});
+  check_shape("embedding", "out", a.out, {&num_tokens, &hidden_size});
+  check_weight("embedding", "table", a.table, rows, hidden_size);
+  check_dtype("embedding", "token_ids", a.token_ids, DType::kI32);
+  call(ctx, "embedding", ctx.ops.embedding, a);
+}
+
+void linear(Context& ctx, const LinearArgs& a) {
+  Dim num_tokens{"num_tokens"}, in{"in_features"}, out{"out_features"}, segments{"num_segments"};
+  check_shape("linear", "x", a.x, {&num_tokens, &in});
+  check_weight("linear", "weight", a.weight, out, in);
+  if (a.out.rank == 3)
+    check_shape("linear", "out", a.out, {&segments, &num_tokens, &out});
+  else
+    check_shape("linear", "out", a.out, {&num_tokens, &out});
+  if (a.out.rank == 3 && (segments.size < 1 || in.size % segments.size != 0))
+    fail(ErrorKind::kConfig, "linear: in_features is ", in.size,
+         ", want a multiple of num_segments=", segments.size);
+  if (a.bias.defined()) check_shape("linear", "bias", a.bias, {&out});
+  call(ctx, "linear", ctx.ops.linear, a);
+}
+
+void rms_norm(Context& ctx, const RmsNormArgs& a) {
+  Dim num_tokens{"num_tokens"}, num_heads{"num_heads"},
+      hidden_size{a.x.rank == 3 ? "head_dim" : "hidden_size"};
+  if (a.x.rank == 3) {
+    check_shape("rms_norm", "x", a.x, {&num_tokens, &num_heads, &hidden_size});
+    check_shape("rms_norm", "out", a.out, {&num_tokens, &num_heads, &hidden_size});
+  } else {
+    check_shape("rms_norm", "x", a.x, {&num_tokens, &hidden_size});
+    check_shape("rms_norm", "out", a.out, {&num_tokens, &hidden_size});
+  }
+  check_shape("rms_norm", "weight", a.weight, {&hidden_size});
+  call(ctx, "rms_norm", ctx.ops.rms_norm, a);
+}
+
+void add_rms_norm(Context& ctx, const AddRmsNormArgs& a) {
+  Dim segments{"num_segments"}, num_tokens{"num_tokens"}, hidden_size{"hidden_size"};
+  check_shape("add_rms_norm", "partial_sums", a.partial_sums, {&segments, &num_tokens, &hidden_size});
+  check_shape("add_rms_norm", "residual", a.residual, {&num_tokens, &hidden_size});
+  check_shape("add_rms_norm", "out", a.out, {&num_tokens, &hidden_size});
+  check_shape("add_rms_norm", "weight", a.weight, {&hidden_size});
+  check_dtype("add_rms_norm", "partial_sums", a.partial_sums, DType::kF32);
+  if (segments.size != 1 && segments.size != 2 && segments.size != 4)
+    fail(ErrorKind::kConfig, "add_rms_norm: num_segments is ", segments.size, ", want 1, 2 or 4");
+  call(ctx, "add_rms_norm", ctx.ops.add_rms_norm, a);
+}
+
+void rope(Context& ctx, const RopeArgs& a) {
+  Dim num_tokens{"num_tokens"}, num_heads{"num_heads"}, num_kv_heads{"num_kv_heads"}, head_dim{"head_dim"},
+      max_positions{"max_positions"}, rotary_dim{"rotary_dim"};
+  check_shape("rope", "q", a.q, {&num_tokens, &num_heads, &head_dim});
+  check_shape("rope", "k", a.k, {&num_tokens, &num_kv_heads, &head_dim});
+  check_shape("rope", "positions", a.positions, {&num_tokens});
+  check_shape("rope", "cos_sin", a.cos_sin, {&max_positions, &rotary_dim});
+  if (rotary_dim.size % 2 != 0 || rotary_dim.size > head_dim.size)
+    fail(ErrorKind::kConfig, "rope: rotary_dim is ", rotary_dim.size,
+         ", want an even number up to head_dim=", head_dim.size);
+  call(ctx, "rope", ctx.ops.rope, a);
+}
+
+void silu_and_mul(Context& ctx, const SiluAndMulArgs& a) {
+  Dim num_tokens{"num_tokens"}, intermediate{"intermediate_size"};
+  check_shape("silu_and_mul", "out", a.out, {&num_tokens, &intermediate});
+  Dim both{"2 intermediate_size", 2 * intermediate.size};
+  check_shape("silu_and_mul", "gate_up", a.gate_up, {&num_tokens, &both});
+  call(ctx, "silu_and_mul", ctx.ops.silu_and_mul, a);
+}
+
+void store_kv(Context& ctx, const StoreKvArgs& a) {
+  Dim num_tokens{"num_tokens"}, num_kv_heads{"num_kv_heads"}, head_dim{"head_dim"};
+  check_shape("store_kv", "k", a.k, {&num_tokens, &num_kv_heads, &head_dim});
+  check_shape("store_kv", "v", a.v, {&num_tokens, &num_kv_heads, &head_dim});
+  check_shape("store_kv", "slot_mapping", a.slot_mapping, {&num_tokens});
+  check_cache("store_kv", a.cache, num_kv_heads, head_dim);
+  call(ctx, "store_kv", ctx.ops.store_kv, a);
+}
+
+void attention(Context& ctx, const AttentionArgs& a) {
+  Dim num_tokens{"num_tokens"}, num_heads{"num_heads"}, head_dim{"head_dim"}, num_seqs{"num_seqs"},
+      max_blocks{"max_blocks"};
+  check_shape("attention", "q", a.q, {&num_tokens, &num_heads, &head_dim});
+  Dim width{"num_heads * head_dim", num_heads.size * head_dim.size};
+  check_shape("attention", "out", a.out, {&num_tokens, &width});
+  check_shape("attention", "seq_lens", a.meta.seq_lens, {&num_seqs});
+  Dim num_seqs_and_one{"num_seqs + 1", num_seqs.size + 1};
+  check_shape("attention", "cu_seqlens_q", a.meta.cu_seqlens_q, {&num_seqs_and_one});
+  check_shape("attention", "block_table", a.meta.block_table, {&num_seqs, &max_blocks});
+  check_cache("attention", a.cache, {"num_kv_heads", a.cache.num_kv_heads}, head_dim);
+  if (a.cache.num_kv_heads < 1 || num_heads.size % a.cache.num_kv_heads != 0)
+    fail(ErrorKind::kConfig, "attention: num_heads is ", num_heads.size,
+         ", want a multiple of num_kv_heads=", a.cache.num_kv_heads);
+  call(ctx, "attention", ctx.ops.attention, a);
+}
+
+void gather_rows(Context& ctx, const GatherRowsArgs& a) {
+  Dim num_rows{"num_rows"}, num_tokens{"num_tokens"}, width{"width"};
+  check_shape("gather_rows", "indices", a.indices, {&num_rows});
+  check_shape("gather_rows", "x", a.x, {&num_tokens, &width});
+  check_shape("gather_rows", "out", a.out, {&num_rows, &width});
+  call(ctx, "gather_rows", ctx.ops.gather_rows, a);
+}
+
+void sample(Context& ctx, const SampleArgs& a) {
+  Dim num_rows{"num_rows"}, vocab_size{"vocab_size"}, two{"2", 2};
+  check_shape("sample", "logits", a.logits, {&num_rows, &vocab_size});
+  check_shape("sample", "out", a.out, {&num_rows});
+  check_shape("sample", "temperature", a.temperature, {&num_rows});
+  check_shape("sample", "top_k", a.top_k, {&num_rows});
+  check_shape("sample", "top_p", a.top_p, {&num_rows});
+  check_shape("sample", "seeds", a.seeds, {&num_rows, &two});
+  check_shape("sample", "positions", a.positions, {&num_rows});
+  check_shape("sample", "sample_indices", a.sample_indices, {&num_rows});
+  if (a.num_valid_tokens < 1 || a.num_valid_tokens > vocab_size.size)
+    fail(ErrorKind::kConfig, "sample: num_valid_tokens is ", a.num_valid_tokens,
+         ", want 1 to vocab_size=", vocab_size.size);
+  call(ctx, "sample", ctx.ops.sample, a);
+}
+
+}  // namespace nanovllm

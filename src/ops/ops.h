@@ -1,0 +1,47 @@
+// All ops on one page. One backend = one table = one folder (ops/cpu); an op's contract is its own header.
+//
+// A null entry means "not supported here". The functions in the op headers check shapes by name, then call
+// the table.
+#pragma once
+
+#include <string_view>
+
+#include "ops/attention.h"
+#include "ops/context.h"
+#include "ops/embedding.h"
+#include "ops/gather_rows.h"
+#include "ops/kv_layer.h"
+#include "ops/linear.h"
+#include "ops/rms_norm.h"
+#include "ops/rope.h"
+#include "ops/sample.h"
+#include "ops/silu_and_mul.h"
+#include "ops/weight.h"
+#include "tensor/device.h"
+
+namespace nanovllm {
+
+struct OpTable {
+  std::string_view backend;          // "cpu"
+  std::string_view instruction_set;  // what its kernels were compiled for: "avx512"
+  const Device* device = nullptr;    // where its tensors live
+  int block_size_multiple = 1;       // a cache block must hold a multiple of this many tokens
+  int default_block_size = 16;
+
+  size_t (*weight_bytes)(DType, int64_t out_features, int64_t in_features) = nullptr;
+  void (*store_weight)(Context&, const StoreWeightArgs&) = nullptr;
+  size_t (*kv_block_bytes)(DType, int block_size, int num_kv_heads, int head_dim) = nullptr;
+
+  void (*embedding)(Context&, const EmbeddingArgs&) = nullptr;
+  void (*linear)(Context&, const LinearArgs&) = nullptr;
+  void (*rms_norm)(Context&, const RmsNormArgs&) = nullptr;
+  void (*add_rms_norm)(Context&, const AddRmsNormArgs&) = nullptr;
+  void (*rope)(Context&, const RopeArgs&) = nullptr;
+  void (*silu_and_mul)(Context&, const SiluAndMulArgs&) = nullptr;
+  void (*store_kv)(Context&, const StoreKvArgs&) = nullptr;
+  void (*attention)(Context&, const AttentionArgs&) = nullptr;
+  void (*gather_rows)(Context&, const GatherRowsArgs&) = nullptr;
+  void (*sample)(Context&, const SampleArgs&) = nullptr;
+};
+
+}  // namespace nanovllm
