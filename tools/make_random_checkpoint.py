@@ -236,7 +236,7 @@ def parse_args():
     parser.add_argument("--preset", choices=PRESETS, default="tiny")
     parser.add_argument("--dtype", choices=DTYPES, default="bf16")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--shard-size", type=byte_count, metavar="SIZE", help="most bytes of a file: 500MB, 5GB")
+    parser.add_argument("--shard-size", type=byte_count, metavar="SIZE", help="most bytes of tensors in a file: 500MB, 5GB")
     parser.add_argument("--tokenizer", metavar="DIR", help="copy tokenizer.json and tokenizer_config.json from here")
     for size in SIZES:
         parser.add_argument("--" + size.replace("_", "-"), type=positive, metavar="N", help="instead of the preset's")

@@ -19,12 +19,10 @@ constexpr const char* kIndexFile = "model.safetensors.index.json";
 void check_folder(const fs::path& folder) {
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
-  if (status.type() == fs::file_type::not_found)
-    fail(ErrorKind::kCheckpoint, folder.string(), ": no such folder, want a model folder");
-  if (status.type() == fs::file_type::none)
-    fail(ErrorKind::kCheckpoint, folder.string(), ": cannot read: ", error.message());
+  if (status.type() == fs::file_type::not_found) fail_file(folder, "no such folder, want a model folder");
+  if (status.type() == fs::file_type::none) fail_file(folder, "cannot read: ", error.message());
   if (status.type() != fs::file_type::directory)
-    fail(ErrorKind::kCheckpoint, folder.string(), ": is a file, want the model folder that holds it");
+    fail_file(folder, "is a file, want the model folder that holds it");
 }
 
 // True also for a link to nothing, so that opening it says what is wrong.
@@ -44,8 +42,7 @@ bool is_there(const fs::path& path) {
   std::sort(others.begin(), others.end());
   const std::string there =
       others.empty() ? "" : " (it holds " + first_few(others) + ", which we do not read)";
-  fail(ErrorKind::kCheckpoint, folder.string(), ": no weights, want ", kSingleFile, " or ", kIndexFile,
-       there);
+  fail_file(folder, "no weights, want ", kSingleFile, " or ", kIndexFile, there);
 }
 
 bool by_name(const Checkpoint::Entry& a, const Checkpoint::Entry& b) { return a.tensor.name < b.tensor.name; }

@@ -2,9 +2,12 @@
 // control characters.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/error.h"
 
 namespace nanovllm {
 
@@ -13,5 +16,11 @@ std::string printable(std::string_view name);
 
 // "a, b, c and 7 more"
 std::string first_few(const std::vector<std::string>& names);
+
+// fail(kCheckpoint, ...) with the file in front.
+template <class... Parts>
+[[noreturn]] void fail_file(const std::filesystem::path& file, const Parts&... parts) {
+  fail(ErrorKind::kCheckpoint, file.string(), ": ", parts...);
+}
 
 }  // namespace nanovllm

@@ -1,15 +1,12 @@
 #include "checkpoint/safetensors.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <nlohmann/json.hpp>
-#include <tuple>
 #include <utility>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/printable.h"
+#include "checkpoint/safetensors_json.h"
 
 namespace nanovllm {
 namespace {
@@ -17,9 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLengthBytes = 8;
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;   // the reference implementation's limit
-constexpr uint64_t kMaxNumber = uint64_t{1} << 53;  // beyond it, JSON readers do not agree what a number is
-constexpr std::string_view kMetadata = "__metadata__";
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's limit
 
 struct FileDType {
   std::string_view name;
@@ -56,11 +51,6 @@ const FileDType* find_file_dtype(std::string_view name) {
   return nullptr;
 }
 
-template <class... Parts>
-[[noreturn]] void fail_file(const fs::path& file, const Parts&... parts) {
-  fail(ErrorKind::kCheckpoint, file.string(), ": ", parts...);
-}
-
 template <class Number>
 std::string list(const std::vector<Number>& values) {
   std::string text = "[";
@@ -88,266 +78,6 @@ void check_not_a_stand_in(std::string_view text, const fs::path& file) {
     fail_file(file, "is an HTML page, not the weights (download it again)");
 }
 
-// JSON as events. Nothing is built but what a reader keeps, a key that comes twice is seen, and the parser
-// does not recurse. Each event that a reader does not expect ends in unexpected(), which throws.
-class JsonReader : public nlohmann::json_sax<nlohmann::json> {
- public:
-  JsonReader(const fs::path& file, std::string_view part) : file_(file), part_(part) {}
-
-  void read(std::string_view json) {
-    // The library takes a zero byte for the end of the text, and does not look behind it.
-    const size_t zero = json.find('\0');
-    if (zero != std::string_view::npos) fail_syntax(zero);
-    nlohmann::json::sax_parse(json, this);
-  }
-
-  bool null() override { return unexpected("null"); }
-  bool boolean(bool) override { return unexpected("true or false"); }
-  bool number_integer(number_integer_t) override { return unexpected("a negative number"); }
-  bool number_unsigned(number_unsigned_t) override { return unexpected("a number"); }
-  bool number_float(number_float_t, const string_t&) override {
-    return unexpected("a number with a fraction or beyond 2^64");
-  }
-  bool string(string_t&) override { return unexpected("a string"); }
-  bool binary(binary_t&) override { return unexpected("binary data"); }
-  bool start_array(size_t) override { return unexpected("a list"); }
-  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
-    fail_syntax(position);
-  }
-
- protected:
-  virtual bool unexpected(std::string_view what) = 0;
-
-  const fs::path& file_;
-
- private:
-  [[noreturn]] void fail_syntax(size_t position) const {
-    fail_file(file_, part_, " is not JSON from byte ", position, " on (download it again)");
-  }
-
-  std::string_view part_;
-};
-
-// A tensor as the header describes it, not yet checked.
-struct HeaderEntry {
-  std::string name;
-  std::optional<std::string> dtype;
-  std::optional<std::vector<uint64_t>> shape, offsets;
-};
-
-// {"__metadata__": {"format": "pt"}, "lm_head.weight": {"dtype": "BF16", "shape": [8, 4], "data_offsets": [0,
-// 64]}, ...}
-class HeaderReader : public JsonReader {
- public:
-  explicit HeaderReader(const fs::path& file) : JsonReader(file, "the header") {}
-
-  std::vector<HeaderEntry> entries;
-
-  bool key(string_t& key) override {
-    if (place_ == Place::kHeader) begin_entry(std::move(key));
-    if (place_ == Place::kEntry) begin_field(key);
-    return true;
-  }
-
-  bool start_object(size_t) override {
-    if (place_ == Place::kStart)
-      place_ = Place::kHeader;
-    else if (place_ == Place::kHeader)
-      place_ = name_ == kMetadata ? Place::kMetadata : Place::kEntry;
-    else
-      unexpected("an object");
-    return true;
-  }
-
-  bool end_object() override {
-    if (place_ == Place::kEntry) end_entry();
-    place_ = place_ == Place::kHeader ? Place::kStart : Place::kHeader;
-    return true;
-  }
-
-  bool start_array(size_t) override {
-    if (place_ != Place::kEntry || field_ == Field::kDType) return unexpected("a list");
-    place_ = Place::kNumbers;
-    return true;
-  }
-
-  bool end_array() override {
-    place_ = Place::kEntry;
-    return true;
-  }
-
-  bool number_unsigned(number_unsigned_t number) override {
-    if (place_ != Place::kNumbers) return unexpected("a number");
-    if (number > kMaxNumber) return unexpected("a number above 2^53");
-    numbers().push_back(number);
-    return true;
-  }
-
-  bool string(string_t& text) override {
-    if (place_ == Place::kMetadata) return true;
-    if (place_ != Place::kEntry || field_ != Field::kDType) return unexpected("a string");
-    entry_.dtype = std::move(text);
-    return true;
-  }
-
- private:
-  enum class Place { kStart, kHeader, kMetadata, kEntry, kNumbers };
-  enum class Field { kDType, kShape, kOffsets };
-
-  static const char* field_name(Field field) {
-    return std::array{"dtype", "shape", "data_offsets"}[size_t(field)];
-  }
-
-  std::vector<uint64_t>& numbers() { return field_ == Field::kShape ? *entry_.shape : *entry_.offsets; }
-
-  void begin_entry(std::string name) {
-    name_ = std::move(name);
-    if (name_ == kMetadata && std::exchange(seen_metadata_, true))
-      fail_file(file_, kMetadata, " is in the header twice");
-    entry_ = {};
-  }
-
-  void begin_field(const std::string& key) {
-    for (const Field field : {Field::kDType, Field::kShape, Field::kOffsets}) {
-      if (key != field_name(field)) continue;
-      if (has(field)) fail_file(file_, printable(name_), " has ", key, " twice");
-      field_ = field;
-      if (field == Field::kDType) entry_.dtype.emplace();
-      if (field == Field::kShape) entry_.shape.emplace();
-      if (field == Field::kOffsets) entry_.offsets.emplace();
-      return;
-    }
-    fail_file(file_, printable(name_), " has a key ", printable(key),
-              ", want dtype, shape and data_offsets only");
-  }
-
-  void end_entry() {
-    for (const Field field : {Field::kDType, Field::kShape, Field::kOffsets})
-      if (!has(field)) fail_file(file_, printable(name_), " has no ", field_name(field));
-    entry_.name = std::move(name_);
-    entries.push_back(std::move(entry_));
-  }
-
-  bool has(Field field) const {
-    if (field == Field::kDType) return entry_.dtype.has_value();
-    return (field == Field::kShape ? entry_.shape : entry_.offsets).has_value();
-  }
-
-  bool unexpected(std::string_view what) override {
-    switch (place_) {
-      case Place::kStart:
-        fail_file(file_, "the header is ", what, ", want an object");
-      case Place::kMetadata:
-        fail_file(file_, kMetadata, " holds ", what, ", want strings only");
-      case Place::kHeader:
-        if (name_ == kMetadata) fail_file(file_, kMetadata, " is ", what, ", want a map of strings");
-        fail_file(file_, printable(name_), " is ", what,
-                  ", want an object with dtype, shape and data_offsets");
-      case Place::kEntry:
-        fail_file(file_, printable(name_), ": ", field_name(field_), " is ", what, ", want ",
-                  field_ == Field::kDType ? "a string" : "a list of whole numbers");
-      case Place::kNumbers:
-        fail_file(file_, printable(name_), ": ", field_name(field_), " holds ", what,
-                  ", want whole numbers from 0 to 2^53");
-    }
-    ASSERT(false);
-    return false;
-  }
-
-  Place place_ = Place::kStart;
-  Field field_ = Field::kDType;
-  std::string name_;
-  HeaderEntry entry_;
-  bool seen_metadata_ = false;
-};
-
-// {"metadata": {...}, "weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors", ...}}
-class IndexReader : public JsonReader {
- public:
-  explicit IndexReader(const fs::path& file) : JsonReader(file, "the index") {}
-
-  std::map<std::string, std::string> weight_map;
-  bool has_weight_map = false;
-
-  bool key(string_t& key) override {
-    if (place_ == Place::kWeightMap) begin_tensor(std::move(key));
-    if (place_ == Place::kTop && skipped_depth_ == 0) begin_part(key);
-    return true;
-  }
-
-  bool start_object(size_t) override { return open("an object"); }
-  bool end_object() override { return close(); }
-  bool start_array(size_t) override { return open("a list"); }
-  bool end_array() override { return close(); }
-  bool null() override { return scalar("null"); }
-  bool boolean(bool) override { return scalar("true or false"); }
-  bool number_integer(number_integer_t) override { return scalar("a number"); }
-  bool number_unsigned(number_unsigned_t) override { return scalar("a number"); }
-  bool number_float(number_float_t, const string_t&) override { return scalar("a number"); }
-
-  bool string(string_t& text) override {
-    if (place_ != Place::kWeightMap) return scalar("a string");
-    if (text.empty() || text == "." || text == ".." ||
-        text.find_first_of(std::string_view("/\\\0", 3)) != text.npos)
-      fail_file(file_, printable(name_), " is in ", text.empty() ? "\"\"" : printable(text),
-                ", want the name of a file beside the index");
-    weight_map.emplace(std::move(name_), std::move(text));
-    return true;
-  }
-
- private:
-  enum class Place { kStart, kTop, kWeightMap };
-
-  void begin_part(const std::string& key) {
-    in_weight_map_ = key == "weight_map";
-    if (in_weight_map_ && std::exchange(has_weight_map, true))
-      fail_file(file_, "weight_map is in the index twice");
-  }
-
-  void begin_tensor(std::string name) {
-    name_ = std::move(name);
-    if (weight_map.contains(name_)) fail_file(file_, printable(name_), " is in weight_map twice");
-  }
-
-  bool open(std::string_view what) {
-    const bool is_object = what == "an object";
-    if (place_ == Place::kStart && is_object)
-      place_ = Place::kTop;
-    else if (place_ == Place::kTop && !in_weight_map_)
-      ++skipped_depth_;
-    else if (place_ == Place::kTop && is_object)
-      place_ = Place::kWeightMap;
-    else
-      unexpected(what);
-    return true;
-  }
-
-  bool close() {
-    if (place_ == Place::kWeightMap)
-      place_ = Place::kTop;
-    else if (skipped_depth_ > 0)
-      --skipped_depth_;
-    return true;
-  }
-
-  bool scalar(std::string_view what) {
-    const bool is_skipped = place_ == Place::kTop && !in_weight_map_;
-    return is_skipped || unexpected(what);
-  }
-
-  bool unexpected(std::string_view what) override {
-    if (place_ == Place::kStart) fail_file(file_, "the index is ", what, ", want an object");
-    if (place_ == Place::kTop)
-      fail_file(file_, "weight_map is ", what, ", want a map from tensor to file name");
-    fail_file(file_, printable(name_), " is in ", what, ", want a file name");
-  }
-
-  Place place_ = Place::kStart;
-  bool in_weight_map_ = false;
-  int64_t skipped_depth_ = 0;  // objects and lists we are inside of, below a key that is not weight_map
-  std::string name_;
-};
-
 // The JSON text of the header; the data follows it directly.
 std::string_view find_header(std::string_view text, const fs::path& file) {
   check_not_a_stand_in(text, file);
@@ -367,18 +97,18 @@ std::string_view find_header(std::string_view text, const fs::path& file) {
   return header;
 }
 
-void check_names_differ(const std::vector<HeaderEntry>& entries, const fs::path& file) {
+void check_names_differ(const std::vector<SafetensorsEntry>& entries, const fs::path& file) {
   std::vector<std::string_view> names;
   names.reserve(entries.size());
-  for (const HeaderEntry& entry : entries) names.push_back(entry.name);
+  for (const SafetensorsEntry& entry : entries) names.push_back(entry.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end()) fail_file(file, printable(*twice), " is in the header twice");
 }
 
 // The tensor's size follows from its dtype and shape; data_offsets must say the same.
-void check_size(const HeaderEntry& entry, const fs::path& file) {
-  const std::vector<uint64_t>& offsets = *entry.offsets;
+void check_size(const SafetensorsEntry& entry, const fs::path& file) {
+  const std::vector<uint64_t>& offsets = entry.offsets;
   if (offsets.size() != 2)
     fail_file(file, printable(entry.name), ": data_offsets has ", offsets.size(),
               " numbers, want begin and end");
@@ -386,25 +116,25 @@ void check_size(const HeaderEntry& entry, const fs::path& file) {
     fail_file(file, printable(entry.name), ": data_offsets are ", list(offsets), ", want begin <= end");
 
   uint64_t num_elements = 1;
-  for (const uint64_t dim : *entry.shape) {
-    if (dim != 0 && num_elements > kMaxNumber / dim)
-      fail_file(file, printable(entry.name), ": shape ", list(*entry.shape), " has more than 2^53 elements");
+  for (const uint64_t dim : entry.shape) {
+    if (dim != 0 && num_elements > kMaxSafetensorsNumber / dim)
+      fail_file(file, printable(entry.name), ": shape ", list(entry.shape), " has more than 2^53 elements");
     num_elements *= dim;
   }
 
-  const FileDType* known = find_file_dtype(*entry.dtype);
+  const FileDType* known = find_file_dtype(entry.dtype);
   if (!known) return;
   const uint64_t bits = num_elements * known->bits;
   if (bits % 8 != 0 || bits / 8 != offsets[1] - offsets[0])
-    fail_file(file, printable(entry.name), " is ", list(*entry.shape), " ", known->name, ", which is ", bits,
+    fail_file(file, printable(entry.name), " is ", list(entry.shape), " ", known->name, ", which is ", bits,
               " bits, but data_offsets ", list(offsets), " hold ", offsets[1] - offsets[0], " bytes");
 }
 
 // Entries in the order of their data fill it without overlap, hole or rest.
-void check_coverage(const std::vector<HeaderEntry>& entries, uint64_t data_bytes, const fs::path& file) {
+void check_coverage(const std::vector<SafetensorsEntry>& entries, uint64_t data_bytes, const fs::path& file) {
   uint64_t end = 0;
   for (size_t i = 0; i < entries.size(); ++i) {
-    const std::vector<uint64_t>& offsets = *entries[i].offsets;
+    const std::vector<uint64_t>& offsets = entries[i].offsets;
     if (offsets[0] < end)
       fail_file(file, printable(entries[i].name), " overlaps ", printable(entries[i - 1].name),
                 ": it begins at ", offsets[0], ", before ", end);
@@ -470,12 +200,13 @@ void check_index(const std::map<std::string, std::string>& weight_map,
     if (!seen.contains(name)) missing.push_back(name + " of " + shard);
 
   const auto refuse = [&](const std::vector<std::string>& names, std::string_view what) {
-    if (!names.empty()) fail_file(index_file, names.size(), " tensors ", what, ": ", first_few(names));
+    if (!names.empty())
+      fail_file(index_file, "tensors ", what, " (", names.size(), " in all): ", first_few(names));
   };
-  refuse(missing, "are listed but not in their shards (download those again)");
-  refuse(twice, "are in two shards");
-  refuse(unlisted, "are in the shards but not listed");
-  refuse(elsewhere, "are in other shards than listed");
+  refuse(missing, "that are listed but not in their shards, download those again");
+  refuse(twice, "that are in two shards");
+  refuse(unlisted, "that are in the shards but not listed");
+  refuse(elsewhere, "that are in other shards than listed");
 }
 
 }  // namespace
@@ -485,24 +216,22 @@ std::vector<SafetensorsTensor> parse_safetensors(std::span<const std::byte> byte
   const std::string_view header = find_header(text, file);
   const std::span<const std::byte> data = bytes.subspan(kLengthBytes + header.size());
 
-  HeaderReader reader(file);
-  reader.read(header);
-  std::vector<HeaderEntry>& entries = reader.entries;
+  std::vector<SafetensorsEntry> entries = read_header_json(header, file);
   check_names_differ(entries, file);
-  for (const HeaderEntry& entry : entries) check_size(entry, file);
+  for (const SafetensorsEntry& entry : entries) check_size(entry, file);
   std::sort(entries.begin(), entries.end(),
-            [](const HeaderEntry& a, const HeaderEntry& b) { return *a.offsets < *b.offsets; });
+            [](const SafetensorsEntry& a, const SafetensorsEntry& b) { return a.offsets < b.offsets; });
   check_coverage(entries, data.size(), file);
 
   std::vector<SafetensorsTensor> tensors;
   tensors.reserve(entries.size());
-  for (HeaderEntry& entry : entries) {
-    const FileDType* known = find_file_dtype(*entry.dtype);
-    const uint64_t begin = (*entry.offsets)[0], end = (*entry.offsets)[1];
+  for (SafetensorsEntry& entry : entries) {
+    const FileDType* known = find_file_dtype(entry.dtype);
+    const uint64_t begin = entry.offsets[0], end = entry.offsets[1];
     tensors.push_back({.name = std::move(entry.name),
-                       .dtype_name = std::move(*entry.dtype),
+                       .dtype_name = std::move(entry.dtype),
                        .dtype = known ? known->dtype : std::nullopt,
-                       .shape = {entry.shape->begin(), entry.shape->end()},
+                       .shape = {entry.shape.begin(), entry.shape.end()},
                        .data = data.subspan(begin, end - begin)});
   }
   return tensors;
@@ -510,11 +239,9 @@ std::vector<SafetensorsTensor> parse_safetensors(std::span<const std::byte> byte
 
 std::map<std::string, std::string> parse_safetensors_index(std::string_view text, const fs::path& file) {
   check_not_a_stand_in(text, file);
-  IndexReader reader(file);
-  reader.read(text);
-  if (!reader.has_weight_map) fail_file(file, "has no weight_map");
-  if (reader.weight_map.empty()) fail_file(file, "weight_map is empty");
-  return std::move(reader.weight_map);
+  std::map<std::string, std::string> weight_map = read_index_json(text, file);
+  if (weight_map.empty()) fail_file(file, "weight_map is empty");
+  return weight_map;
 }
 
 Checkpoint open_safetensors(const fs::path& file) {

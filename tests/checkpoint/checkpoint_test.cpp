@@ -154,27 +154,27 @@ TEST(ShardedCheckpoint, MissingShardsAreListed) {
 TEST(ShardedCheckpoint, TensorsThatTheirShardLacksAreListed) {
   const ShardedFolder sharded(
       R"("a":"1.safetensors","b":"1.safetensors","c":"2.safetensors","d":"2.safetensors","e":"1.safetensors")");
-  expect_broken(
-      sharded,
-      "2 tensors are listed but not in their shards (download those again): d of 2.safetensors, e of "
-      "1.safetensors");
+  expect_broken(sharded,
+                "tensors that are listed but not in their shards, download those again (2 in all): "
+                "d of 2.safetensors, e of 1.safetensors");
 }
 
 TEST(ShardedCheckpoint, TensorsThatTheIndexDoesNotListAreErrors) {
   const ShardedFolder sharded(R"("a":"1.safetensors","c":"2.safetensors")");
-  expect_broken(sharded, "1 tensors are in the shards but not listed: b in 1.safetensors");
+  expect_broken(sharded, "tensors that are in the shards but not listed (1 in all): b in 1.safetensors");
 }
 
 TEST(ShardedCheckpoint, TensorsInAnotherShardThanListedAreErrors) {
   const ShardedFolder sharded(R"("a":"1.safetensors","b":"2.safetensors","c":"2.safetensors")");
-  expect_broken(sharded,
-                "1 tensors are in other shards than listed: b in 1.safetensors, listed in 2.safetensors");
+  expect_broken(
+      sharded,
+      "tensors that are in other shards than listed (1 in all): b in 1.safetensors, listed in 2.safetensors");
 }
 
 TEST(ShardedCheckpoint, ATensorInTwoShardsIsAnError) {
   const ShardedFolder sharded;
   write_safetensors(sharded.folder / "2.safetensors", {bytes_tensor("b", "BBBB"), bytes_tensor("c", "cc")});
-  expect_broken(sharded, "1 tensors are in two shards: b in 1.safetensors and 2.safetensors");
+  expect_broken(sharded, "tensors that are in two shards (1 in all): b in 1.safetensors and 2.safetensors");
 }
 
 TEST(ShardedCheckpoint, ADamagedShardIsNamed) {

@@ -86,6 +86,15 @@ TEST(Safetensors, ScalarsAndEmptyTensorsAreTensors) {
   EXPECT_EQ(tensors[2].data.size(), 0u);
 }
 
+TEST(Safetensors, AnEmptyTensorMayStandWhereAnotherBegins) {
+  const auto tensors = parse(safetensors_bytes(
+      R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
+      "aa"));
+  ASSERT_EQ(tensors.size(), 2u);
+  EXPECT_EQ(tensors[0].name, "b");
+  EXPECT_EQ(text(tensors[1]), "aa");
+}
+
 TEST(Safetensors, NoTensorsNeedNoData) {
   EXPECT_TRUE(parse(safetensors_bytes("{}", "")).empty());
   EXPECT_TRUE(parse(safetensors_bytes(R"({"__metadata__":{}}   )", "")).empty());
@@ -156,7 +165,7 @@ TEST(Safetensors, HeaderMustBeAJsonObject) {
   expect_bad_header("the header is not JSON from byte 3 on", "{}{}");
   expect_bad_header("the header is not JSON", "{\"a\xFF\":{}}");
   expect_bad_header("the header is not JSON", R"({"a":{"shape":[1e999]}})");
-  expect_bad_header("the header is not JSON from byte 2 on", std::string_view("{}\0 rest", 8));
+  expect_bad_header("the header is not JSON from byte 3 on", std::string_view("{}\0 rest", 8));
   expect_bad_header("the header is not JSON", R"({"w":{"dtype":"U8")");
 }
 
@@ -234,7 +243,7 @@ TEST(Safetensors, ShapeTimesDTypeIsTheSizeOfTheData) {
   expect_bad_entry("w is [3] F32, which is 96 bits", R"("dtype":"F32","shape":[3],"data_offsets":[0,8])");
   expect_bad_entry("w is [] F32, which is 32 bits", R"("dtype":"F32","shape":[],"data_offsets":[0,8])");
   expect_bad_entry("w is [2, 0] F32, which is 0 bits", R"("dtype":"F32","shape":[2,0],"data_offsets":[0,8])");
-  expect_bad_entry("w is [15] F4, which is 60 bits", R"("dtype":"F4","shape":[15],"data_offsets":[0,8])");
+  expect_bad_entry("w is [17] F4, which is 68 bits", R"("dtype":"F4","shape":[17],"data_offsets":[0,8])");
   expect_bad_entry("w is [1, 1, 1, 1, 1, 1, 1, 1, ...] U8",
                    R"("dtype":"U8","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,8])");
 }
