@@ -1,0 +1,54 @@
+#include "engine/batch.h"
+
+#include <algorithm>
+
+namespace nanovllm {
+namespace {
+
+void clear(Batch& b) {
+  for (auto* array :
+       {&b.token_ids, &b.positions, &b.slot_mapping, &b.cu_seqlens_q, &b.seq_lens, &b.block_table,
+        &b.logits_indices, &b.top_k, &b.seeds, &b.sample_positions, &b.sample_indices})
+    array->clear();
+  b.temperature.clear();
+  b.top_p.clear();
+  b.max_blocks = 0;
+}
+
+void add_sampling(const Sequence& seq, Batch& b) {
+  b.logits_indices.push_back(b.num_tokens() - 1);
+  b.temperature.push_back(seq.params.temperature);
+  b.top_k.push_back(std::max(0, seq.params.top_k));
+  b.top_p.push_back(seq.params.top_p);
+  b.seeds.push_back(int32_t(uint32_t(seq.seed)));
+  b.seeds.push_back(int32_t(uint32_t(seq.seed >> 32)));
+  b.sample_positions.push_back(seq.num_tokens());
+  b.sample_indices.push_back(0);
+}
+
+}  // namespace
+
+void build_batch(const std::vector<Sequence*>& sequences, int block_size, Batch& batch) {
+  clear(batch);
+  batch.cu_seqlens_q.push_back(0);
+  for (const Sequence* seq : sequences) {
+    const int end = seq->num_computed_tokens + seq->num_scheduled_tokens;
+    for (int p = seq->num_computed_tokens; p < end; ++p) {
+      batch.token_ids.push_back(seq->token_ids[size_t(p)]);
+      batch.positions.push_back(p);
+      batch.slot_mapping.push_back(seq->block_table[size_t(p / block_size)] * block_size + p % block_size);
+    }
+    batch.cu_seqlens_q.push_back(batch.num_tokens());
+    batch.seq_lens.push_back(end);
+    batch.max_blocks = std::max(batch.max_blocks, (end + block_size - 1) / block_size);
+    if (end == seq->num_tokens()) add_sampling(*seq, batch);
+  }
+  for (const Sequence* seq : sequences) {
+    const int used = std::min(batch.max_blocks, int(seq->block_table.size()));
+    batch.block_table.insert(batch.block_table.end(), seq->block_table.begin(),
+                             seq->block_table.begin() + used);
+    batch.block_table.insert(batch.block_table.end(), size_t(batch.max_blocks - used), -1);
+  }
+}
+
+}  // namespace nanovllm

@@ -1,0 +1,45 @@
+// What one step runs: the flat, self-contained arrays that the model, the attention kernels and the sampler
+// read.
+//
+// Built from Sequences, but holds none: it can be handed to another thread, copied to a GPU or sent to
+// another rank. There are no prefill and decode types: a sequence has uncomputed tokens, one or many, and a
+// step mixes them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/token.h"
+#include "engine/sequence.h"
+
+namespace nanovllm {
+
+struct Batch {
+  int num_seqs() const { return int(seq_lens.size()); }
+  int num_tokens() const { return int(token_ids.size()); }
+  int num_sampled() const { return int(logits_indices.size()); }
+
+  std::vector<TokenId> token_ids;  // [num_tokens]
+  std::vector<int32_t> positions;  // [num_tokens]           position of each token in its own sequence
+  std::vector<int32_t>
+      slot_mapping;  // [num_tokens]           cache slot for its K and V: block * block_size + offset
+  std::vector<int32_t> cu_seqlens_q;  // [num_seqs + 1]         tokens [cu[i], cu[i+1]) belong to sequence i
+  std::vector<int32_t> seq_lens;      // [num_seqs]             keys to attend to, this step's tokens included
+  std::vector<int32_t> block_table;  // [num_seqs, max_blocks] physical block of each logical block, -1 = none
+  std::vector<int32_t> logits_indices;  // [num_sampled]          rows of the hidden state that need logits
+  int max_blocks = 0;
+
+  // How each logits row is sampled (ops/sample.h).
+  std::vector<float> temperature;         // [num_sampled]
+  std::vector<int32_t> top_k;             // [num_sampled]
+  std::vector<float> top_p;               // [num_sampled]
+  std::vector<int32_t> seeds;             // [num_sampled, 2]       low and high half
+  std::vector<int32_t> sample_positions;  // [num_sampled]        position of the token that is drawn
+  std::vector<int32_t> sample_indices;    // [num_sampled]          which of a request's completions
+};
+
+// Refills `batch` with the scheduled tokens of these sequences, in their order. Keeps its memory: after the
+// first large step nothing is allocated.
+void build_batch(const std::vector<Sequence*>& sequences, int block_size, Batch& batch);
+
+}  // namespace nanovllm

@@ -1,0 +1,25 @@
+// How one request is sampled and when it ends. Names and ranges as in vLLM; defaults as in nano-vllm.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/token.h"
+
+namespace nanovllm {
+
+struct SamplingParams {
+  float temperature = 1;         // 0 … 2; below 1e-5: greedy
+  int top_k = 0;                 // the k likeliest tokens; 0 or -1: all
+  float top_p = 1;               // (0, 1]: the fewest tokens whose probabilities reach it
+  std::optional<uint64_t> seed;  // none: drawn at admission
+  int max_tokens = 64;           // at least 1
+  bool ignore_eos = false;       // go on past EOS; stop_token_ids still stop
+  std::vector<TokenId> stop_token_ids;
+};
+
+// throws Error(kRequest), naming the parameter, what it is and what was wanted
+void check_sampling_params(const SamplingParams& params, int64_t vocab_size);
+
+}  // namespace nanovllm

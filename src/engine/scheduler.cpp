@@ -1,0 +1,135 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace nanovllm {
+
+Scheduler::Scheduler(const SchedulerLimits& limits, std::vector<TokenId> eos_token_ids)
+    : limits_(limits),
+      eos_token_ids_(std::move(eos_token_ids)),
+      blocks_(limits.num_blocks, limits.block_size) {
+  ASSERT(limits.max_num_seqs >= 1 && limits.max_num_batched_tokens >= limits.max_num_seqs);
+}
+
+void Scheduler::add(std::unique_ptr<Sequence> sequence) {
+  const int prompt = sequence->num_prompt_tokens;
+  const int64_t cache = int64_t(limits_.num_blocks) * limits_.block_size;
+  if (prompt < 1) fail(ErrorKind::kRequest, "prompt: has no tokens, want at least 1");
+  if (prompt >= limits_.max_model_len)
+    fail(ErrorKind::kRequest, "prompt: has ", prompt,
+         " tokens, want fewer than max_model_len=", limits_.max_model_len);
+  if (prompt >= cache)
+    fail(ErrorKind::kRequest, "prompt: has ", prompt, " tokens, want fewer than the ", cache,
+         " that the KV cache holds (", limits_.num_blocks, " blocks of ", limits_.block_size, ")");
+  // A sequence that reaches the end of the context or of the cache stops there, with reason "length".
+  const int64_t wanted = int64_t(prompt) + sequence->params.max_tokens;
+  sequence->max_len = int(std::min({wanted, int64_t(limits_.max_model_len), cache}));
+  sequence->token_ids.reserve(size_t(sequence->max_len));
+  waiting_.push_back(std::move(sequence));
+}
+
+void Scheduler::admit() {
+  while (!waiting_.empty() && num_running() < limits_.max_num_seqs &&
+         blocks_.can_allocate(*waiting_.front())) {
+    blocks_.allocate(*waiting_.front());
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+}
+
+const Batch& Scheduler::schedule() {
+  ASSERT(scheduled_.empty());
+  admit();
+  int budget = limits_.max_num_batched_tokens;
+  const auto take = [&](Sequence& seq) {
+    seq.num_scheduled_tokens = std::min(budget, seq.num_uncomputed_tokens());
+    budget -= seq.num_scheduled_tokens;
+    if (seq.num_scheduled_tokens > 0) scheduled_.push_back(&seq);
+  };
+  for (const auto& seq : running_)
+    if (seq->num_uncomputed_tokens() == 1) take(*seq);
+  for (const auto& seq : running_)
+    if (seq->num_uncomputed_tokens() > 1) take(*seq);
+  build_batch(scheduled_, limits_.block_size, batch_);
+  return batch_;
+}
+
+bool Scheduler::is_stop(const Sequence& sequence, TokenId id) const {
+  const auto holds = [id](const std::vector<TokenId>& ids) {
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  };
+  return (!sequence.params.ignore_eos && holds(eos_token_ids_)) || holds(sequence.params.stop_token_ids);
+}
+
+void Scheduler::append_token(Sequence& sequence, TokenId id) {
+  if (id < 0) {
+    sequence.finish_reason = FinishReason::kError;
+    return;
+  }
+  if (sequence.num_output_tokens() == 0) sequence.first_token_time = Clock::now();
+  sequence.token_ids.push_back(id);
+  if (is_stop(sequence, id))
+    sequence.finish_reason = FinishReason::kStop;
+  else if (sequence.num_tokens() >= sequence.max_len)
+    sequence.finish_reason = FinishReason::kLength;
+}
+
+void Scheduler::update(std::span<const TokenId> sampled_ids) {
+  progressed_.clear();
+  size_t row = 0;
+  for (Sequence* seq : scheduled_) {
+    seq->num_computed_tokens += seq->num_scheduled_tokens;
+    seq->num_scheduled_tokens = 0;
+    if (seq->num_uncomputed_tokens() > 0) continue;  // a chunk of the prompt: no logits row
+    append_token(*seq, sampled_ids[row++]);
+    if (!seq->finished()) progressed_.push_back(seq);
+  }
+  ASSERT(row == sampled_ids.size());
+  scheduled_.clear();
+
+  size_t kept = 0;
+  for (auto& seq : running_) {
+    if (seq->finished()) {
+      const FinishReason reason = seq->finish_reason;
+      finish(std::move(seq), reason);
+    } else {
+      std::swap(running_[kept++], seq);
+    }
+  }
+  running_.resize(kept);
+}
+
+void Scheduler::finish(std::unique_ptr<Sequence> sequence, FinishReason reason) {
+  blocks_.release(*sequence);
+  sequence->finish_reason = reason;
+  sequence->finish_time = Clock::now();
+  finished_.push_back(std::move(sequence));
+}
+
+bool Scheduler::abort(RequestId id) {
+  ASSERT(scheduled_.empty());
+  const auto remove_from = [&](auto& sequences) {
+    const auto it =
+        std::find_if(sequences.begin(), sequences.end(), [id](const auto& s) { return s->id == id; });
+    if (it == sequences.end()) return false;
+    std::erase(progressed_, it->get());
+    std::unique_ptr<Sequence> sequence = std::move(*it);
+    sequences.erase(it);
+    finish(std::move(sequence), FinishReason::kAbort);
+    return true;
+  };
+  return remove_from(running_) || remove_from(waiting_);
+}
+
+std::vector<std::unique_ptr<Sequence>> Scheduler::take_finished() { return std::exchange(finished_, {}); }
+
+void Scheduler::check_integrity() const {
+  std::vector<const Sequence*> running;
+  for (const auto& seq : running_) running.push_back(seq.get());
+  for (const auto& seq : waiting_) ASSERT(seq->block_table.empty());
+  blocks_.check_integrity(running);
+}
+
+}  // namespace nanovllm

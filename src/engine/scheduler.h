@@ -1,0 +1,77 @@
+// Continuous batching: which tokens of which sequences run in a step (Yu et al. 2022, "Orca", OSDI; chunked
+// prefill: Agrawal et al. 2023, arXiv:2308.16369).
+//
+//   schedule() → const Batch&   decodes first, then chunks of prompts, first come first served, within the
+//   token budget update(ids)                 takes the sampled tokens in, applies the stop rules, frees what
+//   has finished
+//
+// Running sequences keep their order, so the oldest always progress. One step at a time: schedule and update
+// alternate.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/batch.h"
+#include "engine/block_manager.h"
+#include "engine/sequence.h"
+
+namespace nanovllm {
+
+struct SchedulerLimits {
+  int max_num_seqs = 0;            // running at once
+  int max_num_batched_tokens = 0;  // of one step; at least max_num_seqs, so that every decode fits
+  int max_model_len = 0;           // tokens of one sequence, prompt and output
+  int num_blocks = 0;
+  int block_size = 0;
+};
+
+class Scheduler {
+ public:
+  // eos_token_ids end a sequence unless it ignores them.
+  Scheduler(const SchedulerLimits& limits, std::vector<TokenId> eos_token_ids);
+
+  // The sequence waits. Its prompt and parameters have been checked but for what only the scheduler knows:
+  // throws Error(kRequest): the prompt is empty, or too long for the model or the cache (with the numbers)
+  void add(std::unique_ptr<Sequence> sequence);
+
+  // The next step; empty (no tokens) if nothing can run. Valid until the next call.
+  const Batch& schedule();
+  // sampled_ids[i] is the token of the batch's logits row i; negative: the row held no numbers, the sequence
+  // ends in error.
+  void update(std::span<const TokenId> sampled_ids);
+
+  // Ends a request, waiting or running. False: there is no such request. Not between schedule and update.
+  bool abort(RequestId id);
+
+  // Those that finished since the last call, in order of finishing. They own nothing of the cache any more.
+  std::vector<std::unique_ptr<Sequence>> take_finished();
+  // Those that got a token in the last update and still run.
+  std::span<const Sequence* const> progressed() const { return progressed_; }
+
+  bool has_unfinished() const { return !waiting_.empty() || !running_.empty(); }
+  int num_waiting() const { return int(waiting_.size()); }
+  int num_running() const { return int(running_.size()); }
+  const BlockManager& blocks() const { return blocks_; }
+  void check_integrity() const;  // for tests
+
+ private:
+  void admit();
+  void append_token(Sequence& sequence, TokenId id);
+  void finish(std::unique_ptr<Sequence> sequence, FinishReason reason);
+  bool is_stop(const Sequence& sequence, TokenId id) const;
+
+  SchedulerLimits limits_;
+  std::vector<TokenId> eos_token_ids_;
+  BlockManager blocks_;
+  std::deque<std::unique_ptr<Sequence>> waiting_;
+  std::vector<std::unique_ptr<Sequence>> running_;  // in order of admission
+  std::vector<Sequence*> scheduled_;                // of the step in hand, in the batch's order
+  std::vector<const Sequence*> progressed_;
+  std::vector<std::unique_ptr<Sequence>> finished_;
+  Batch batch_;
+};
+
+}  // namespace nanovllm

@@ -1,0 +1,51 @@
+// One request's tokens on their way through the engine.
+//
+//   waiting → running → finished;   num_computed_tokens counts the tokens whose K and V are in the cache. A
+//   step computes num_scheduled_tokens more; when nothing is left to compute, the step's last row gives the
+//   next token.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/token.h"
+#include "engine/sampling_params.h"
+
+namespace nanovllm {
+
+using RequestId = uint64_t;
+using Clock = std::chrono::steady_clock;
+
+enum class FinishReason {
+  kNone,    // not finished
+  kStop,    // EOS or one of stop_token_ids
+  kLength,  // max_tokens, the model's context or the cache is used up
+  kAbort,   // the caller's wish
+  kError,   // logits that are not numbers
+};
+
+std::string_view finish_reason_name(
+    FinishReason reason);  // "stop", "length", "abort", "error"; "" while it runs
+
+struct Sequence {
+  int num_tokens() const { return int(token_ids.size()); }
+  int num_output_tokens() const { return num_tokens() - num_prompt_tokens; }
+  int num_uncomputed_tokens() const { return num_tokens() - num_computed_tokens; }
+  bool finished() const { return finish_reason != FinishReason::kNone; }
+
+  RequestId id = 0;
+  SamplingParams params;
+  uint64_t seed = 0;               // params.seed, or the one drawn for this request
+  std::vector<TokenId> token_ids;  // prompt, then output
+  int num_prompt_tokens = 0;
+  int max_len = 0;  // prompt and output together
+  int num_computed_tokens = 0;
+  int num_scheduled_tokens = 0;      // in the step in hand
+  std::vector<int32_t> block_table;  // physical block of each logical block
+  FinishReason finish_reason = FinishReason::kNone;
+  Clock::time_point arrival_time, first_token_time, finish_time;
+};
+
+}  // namespace nanovllm

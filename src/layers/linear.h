@@ -1,0 +1,105 @@
+// Linear layers, by how their weight is split over ranks (Shoeybi et al. 2019, arXiv:1909.08053, section 3).
+//
+//   ReplicatedLinear             every rank has all of it
+//   ColumnParallelLinear         output rows are split; communicates nothing
+//   MergedColumnParallelLinear   several of these, stacked: gate_proj and up_proj
+//   QKVParallelLinear            q_proj, k_proj, v_proj stacked, split by heads; kv heads are shared by ranks
+//   where there are
+//                                fewer of them
+//   RowParallelLinear            the input is split; one all-reduce. Gives partial sums (ops/linear.h): the
+//   add + RMSNorm that
+//                                follows sums them and rounds once
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "layers/parameter.h"
+#include "ops/linear.h"
+
+namespace nanovllm {
+
+// Sees every parameter of a layer or a model, in the order of the forward.
+template <class Visitor>
+void visit_optional(std::optional<Parameter>& parameter, Visitor&& visit) {
+  if (parameter) visit(*parameter);
+}
+
+// One output of a stacked layer: "model.layers.0.mlp.gate_proj", its rows over all ranks.
+struct LinearPart {
+  std::string name;
+  int64_t out_features = 0;
+  int num_shards = 0;  // as in ParameterPart
+};
+
+struct LinearOptions {
+  bool bias = false;
+};
+
+class ColumnParallelLinear {
+ public:
+  ColumnParallelLinear(std::vector<LinearPart> parts, int64_t in_features, LinearOptions options,
+                       TensorParallel tp, Shard shard = Shard::kRows);
+
+  // x [num_tokens, in_features] → [num_tokens, this rank's out_features], in the arena
+  Tensor forward(Context& ctx, const Tensor& x) const;
+
+  template <class Visitor>
+  void visit_parameters(Visitor&& visit) {
+    visit(weight_);
+    visit_optional(bias_, visit);
+  }
+
+ private:
+  Parameter weight_;
+  std::optional<Parameter> bias_;
+};
+
+class ReplicatedLinear : public ColumnParallelLinear {
+ public:
+  ReplicatedLinear(std::string name, int64_t in_features, int64_t out_features, LinearOptions options,
+                   TensorParallel tp);
+};
+
+class MergedColumnParallelLinear : public ColumnParallelLinear {
+ public:
+  MergedColumnParallelLinear(std::vector<LinearPart> parts, int64_t in_features, LinearOptions options,
+                             TensorParallel tp)
+      : ColumnParallelLinear(std::move(parts), in_features, options, tp) {}
+};
+
+class QKVParallelLinear : public ColumnParallelLinear {
+ public:
+  // prefix: "model.layers.0.self_attn."
+  QKVParallelLinear(const std::string& prefix, int64_t hidden_size, int num_heads, int num_kv_heads,
+                    int head_dim, LinearOptions options, TensorParallel tp);
+};
+
+class RowParallelLinear {
+ public:
+  // throws Error(kUnsupported): several ranks, and four parts of in_features do not divide among them
+  RowParallelLinear(std::string name, int64_t in_features, int64_t out_features, LinearOptions options,
+                    TensorParallel tp);
+
+  // How many partial sums forward() gives on each rank: four, or one where 4 does not divide in_features;
+  // with several ranks one, already summed over all of them.
+  int num_partial_sums() const { return tp_.size == 1 ? num_segments_ : 1; }
+
+  // x [num_tokens, this rank's in_features] → partial_sums [num_partial_sums(), num_tokens, out_features] f32
+  void forward(Context& ctx, const Tensor& x, const Tensor& partial_sums) const;
+
+  template <class Visitor>
+  void visit_parameters(Visitor&& visit) {
+    visit(weight_);
+    visit_optional(bias_, visit);
+  }
+
+ private:
+  Parameter weight_;
+  std::optional<Parameter> bias_;
+  TensorParallel tp_;
+  int num_segments_;  // on this rank
+};
+
+}  // namespace nanovllm

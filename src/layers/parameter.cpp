@@ -1,0 +1,129 @@
+#include "layers/parameter.h"
+
+#include <cstring>
+
+#include "base/error.h"
+#include "ops/ops.h"
+
+namespace nanovllm {
+namespace {
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i) text += ", ";
+    text += std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+float widen(const std::byte* data, DType dtype, int64_t index) {
+  if (dtype == DType::kF32) {
+    float value;
+    std::memcpy(&value, data + 4 * index, 4);
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, data + 2 * index, 2);
+  return dtype == DType::kBF16 ? bf16_to_float(bits) : f16_to_float(bits);
+}
+
+}  // namespace
+
+Parameter::Parameter(bool is_matrix, std::vector<ParameterPart> parts, int64_t in_features, Shard shard,
+                     TensorParallel tp)
+    : is_matrix_(is_matrix),
+      parts_(std::move(parts)),
+      full_in_features_(in_features),
+      shard_(shard),
+      tp_(tp) {
+  for (ParameterPart& part : parts_) {
+    if (shard_ != Shard::kRows) part.num_shards = 1;
+    if (part.num_shards == 0) part.num_shards = tp.size;
+    ASSERT(part.rows % part.num_shards == 0 && tp.size % part.num_shards == 0);
+  }
+  ASSERT(shard_ != Shard::kColumns || in_features % tp.size == 0);
+}
+
+Parameter Parameter::matrix(std::vector<ParameterPart> parts, int64_t in_features, Shard shard,
+                            TensorParallel tp) {
+  return Parameter(true, std::move(parts), in_features, shard, tp);
+}
+
+Parameter Parameter::vector(std::vector<ParameterPart> parts, Shard shard, TensorParallel tp) {
+  ASSERT(shard != Shard::kColumns);
+  return Parameter(false, std::move(parts), 1, shard, tp);
+}
+
+Parameter::Range Parameter::rows_of(const ParameterPart& part) const {
+  const int64_t count = part.rows / part.num_shards;
+  return {tp_.rank * part.num_shards / tp_.size * count, count};
+}
+
+int64_t Parameter::rows() const {
+  int64_t rows = 0;
+  for (const ParameterPart& part : parts_) rows += rows_of(part).count;
+  return rows;
+}
+
+int64_t Parameter::in_features() const {
+  return shard_ == Shard::kColumns ? full_in_features_ / tp_.size : full_in_features_;
+}
+
+const CheckpointTensor& Parameter::find(const Checkpoint& checkpoint, const ParameterPart& part) const {
+  const CheckpointTensor* tensor = checkpoint.find(part.name);
+  ASSERT(tensor);  // load() has looked
+  std::vector<int64_t> want{part.rows};
+  if (is_matrix_) want.push_back(full_in_features_);
+  if (tensor->shape != want)
+    fail(ErrorKind::kCheckpoint, tensor->file.string(), ": ", part.name, " is ", shape_text(tensor->shape),
+         " ", dtype_name(tensor->dtype), ", want ", shape_text(want), " as config.json says");
+  return *tensor;
+}
+
+void Parameter::load(Context& ctx, const Checkpoint& checkpoint, std::set<std::string, std::less<>>& used) {
+  ASSERT(!weight_.defined() && !values_.defined());
+  for (const ParameterPart& part : parts_) used.insert(part.name);
+  is_matrix_ ? load_matrix(ctx, checkpoint) : load_vector(ctx, checkpoint);
+}
+
+void Parameter::load_matrix(Context& ctx, const Checkpoint& checkpoint) {
+  DType dtype = find(checkpoint, parts_[0]).dtype;
+  for (const ParameterPart& part : parts_)
+    if (find(checkpoint, part).dtype != dtype) dtype = DType::kF32;
+  storage_ =
+      DeviceBuffer(*ctx.ops.device, weight_bytes(ctx.ops, dtype, rows(), in_features()), parts_[0].name);
+  weight_ = {storage_.data(), dtype, rows(), in_features()};
+
+  int64_t first_row = 0;
+  const int64_t first_column = shard_ == Shard::kColumns ? tp_.rank * in_features() : 0;
+  for (const ParameterPart& part : parts_) {
+    const CheckpointTensor& tensor = find(checkpoint, part);
+    const Range range = rows_of(part);
+    const int64_t first_element = range.begin * full_in_features_ + first_column;
+    store_weight(ctx,
+                 {.weight = weight_,
+                  .rows = {.data = tensor.data.data() + size_t(first_element) * dtype_bytes(tensor.dtype),
+                           .dtype = tensor.dtype,
+                           .num_rows = range.count,
+                           .in_features = in_features(),
+                           .row_stride = full_in_features_},
+                  .first_row = first_row});
+    first_row += range.count;
+  }
+}
+
+void Parameter::load_vector(Context& ctx, const Checkpoint& checkpoint) {
+  std::vector<float> values;
+  for (const ParameterPart& part : parts_) {
+    const CheckpointTensor& tensor = find(checkpoint, part);
+    const Range range = rows_of(part);
+    for (int64_t i = 0; i < range.count; ++i)
+      values.push_back(widen(tensor.data.data(), tensor.dtype, range.begin + i));
+  }
+  storage_ = DeviceBuffer(*ctx.ops.device, values.size() * sizeof(float), parts_[0].name);
+  ctx.ops.device->upload(storage_.data(), values.data(), storage_.bytes());
+  values_ = Tensor::view(storage_.data(), DType::kF32, {int64_t(values.size())});
+}
+
+}  // namespace nanovllm

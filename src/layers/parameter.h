@@ -1,0 +1,78 @@
+// One weight of the model: declared once, with its parts in the checkpoint and its shard rule, filled exactly
+// once.
+//
+//   qkv_proj = q_proj, k_proj, v_proj stacked, rows split over ranks
+//   o_proj   = o_proj, columns split over ranks
+//
+// A matrix becomes a Weight in the backend's own layout, in the dtype of its parts (f32 where they differ:
+// every float widens to it exactly). A vector (norm weight, bias) becomes f32. The loader walks all
+// parameters, and what it cannot place, misses, or finds of another shape is an error that names tensor and
+// file.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "ops/weight.h"
+#include "parallel/communicator.h"
+#include "tensor/device.h"
+
+namespace nanovllm {
+
+enum class Shard {
+  kReplicated,  // every rank has all of it
+  kRows,        // out_features are split: each part by itself
+  kColumns,     // in_features are split
+};
+
+// A tensor of the checkpoint that makes up some rows of a parameter.
+struct ParameterPart {
+  std::string name;  // "model.layers.0.self_attn.q_proj.weight"
+  int64_t rows = 0;  // of the whole tensor, over all ranks
+  int num_shards =
+      0;  // in how many shards its rows are cut; 0: one a rank. Fewer than ranks: neighbours share a shard
+};
+
+class Parameter {
+ public:
+  // in_features of the whole matrix, over all ranks.
+  static Parameter matrix(std::vector<ParameterPart> parts, int64_t in_features, Shard shard,
+                          TensorParallel tp);
+  static Parameter vector(std::vector<ParameterPart> parts, Shard shard, TensorParallel tp);
+
+  // Reads this rank's share. Adds the names it used to `used`.
+  // throws Error(kCheckpoint): a part is missing or of another shape
+  void load(Context& ctx, const Checkpoint& checkpoint, std::set<std::string, std::less<>>& used);
+
+  const Weight& weight() const { return weight_; }  // of a matrix, after load
+  const Tensor& values() const { return values_; }  // of a vector, after load: [rows] f32
+  const std::vector<ParameterPart>& parts() const { return parts_; }
+  size_t bytes() const { return storage_.bytes(); }  // on this rank
+  int64_t rows() const;                              // on this rank
+  int64_t in_features() const;                       // on this rank; 1 of a vector
+
+ private:
+  Parameter(bool is_matrix, std::vector<ParameterPart> parts, int64_t in_features, Shard shard,
+            TensorParallel tp);
+
+  struct Range {
+    int64_t begin, count;
+  };
+  Range rows_of(const ParameterPart& part) const;  // this rank's, in the checkpoint tensor
+  const CheckpointTensor& find(const Checkpoint& checkpoint, const ParameterPart& part) const;
+  void load_matrix(Context& ctx, const Checkpoint& checkpoint);
+  void load_vector(Context& ctx, const Checkpoint& checkpoint);
+
+  bool is_matrix_;
+  std::vector<ParameterPart> parts_;
+  int64_t full_in_features_;
+  Shard shard_;
+  TensorParallel tp_;
+  DeviceBuffer storage_;
+  Weight weight_;
+  Tensor values_;
+};
+
+}  // namespace nanovllm

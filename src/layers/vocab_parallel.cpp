@@ -1,0 +1,29 @@
+#include "layers/vocab_parallel.h"
+
+#include "ops/linear.h"
+
+namespace nanovllm {
+
+VocabParallelEmbedding::VocabParallelEmbedding(std::string name, int64_t vocab_size, int64_t hidden_size,
+                                               TensorParallel tp)
+    : weight_(Parameter::matrix({{name + ".weight", vocab_size}}, hidden_size, Shard::kRows, tp)),
+      first_id_(tp.rank * (vocab_size / tp.size)) {}
+
+void VocabParallelEmbedding::forward(Context& ctx, const Tensor& token_ids, const Tensor& out) const {
+  embedding(ctx, {.out = out, .token_ids = token_ids, .table = weight_.weight(), .first_id = first_id_});
+  ctx.comm.all_reduce_sum(ctx, out);
+}
+
+ParallelLMHead::ParallelLMHead(std::string name, int64_t vocab_size, int64_t hidden_size, TensorParallel tp)
+    : own_(Parameter::matrix({{name + ".weight", vocab_size}}, hidden_size, Shard::kRows, tp)) {}
+
+Tensor ParallelLMHead::forward(Context& ctx, const Tensor& hidden) const {
+  const Tensor part = ctx.arena.make(DType::kF32, {hidden.shape[0], weight().out_features});
+  linear(ctx, {.out = part, .x = hidden, .weight = weight(), .bias = {}});
+  if (ctx.comm.size() == 1) return part;
+  const Tensor out = ctx.arena.make(DType::kF32, {hidden.shape[0], ctx.comm.size() * weight().out_features});
+  ctx.comm.gather(ctx, out, part);
+  return out;
+}
+
+}  // namespace nanovllm

@@ -1,0 +1,126 @@
+#include "models/decoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/gather_rows.h"
+#include "ops/kv_layer.h"
+#include "ops/silu_and_mul.h"
+
+namespace nanovllm {
+namespace {
+
+std::optional<RMSNorm> head_norm(const std::string& name, const ModelConfig& config, TensorParallel tp) {
+  if (!config.qk_norm) return std::nullopt;
+  return RMSNorm(name, config.head_dim, config.rms_norm_eps, tp);
+}
+
+ParallelLMHead make_lm_head(const ModelConfig& config, const VocabParallelEmbedding& embed_tokens,
+                            TensorParallel tp) {
+  if (config.tie_word_embeddings) return ParallelLMHead(embed_tokens);
+  return ParallelLMHead("lm_head", config.vocab_size, config.hidden_size, tp);
+}
+
+}  // namespace
+
+Attention::Attention(const std::string& prefix, int index, const ModelConfig& config, TensorParallel tp)
+    : index_(index),
+      num_heads_(config.num_heads / tp.size),
+      num_kv_heads_(std::max(1, config.num_kv_heads / tp.size)),
+      head_dim_(config.head_dim),
+      qkv_proj_(prefix, config.hidden_size, config.num_heads, config.num_kv_heads, config.head_dim,
+                {.bias = config.qkv_bias}, tp),
+      q_norm_(head_norm(prefix + "q_norm", config, tp)),
+      k_norm_(head_norm(prefix + "k_norm", config, tp)),
+      o_proj_(prefix + "o_proj", int64_t(config.num_heads) * config.head_dim, config.hidden_size,
+              {.bias = config.o_bias}, tp) {}
+
+void Attention::forward(Context& ctx, const ModelInput& in, const RotaryEmbedding& rotary,
+                        const Tensor& hidden, const Tensor& partial_sums) const {
+  const Arena::Scope scope(ctx.arena);
+  const Tensor qkv = qkv_proj_.forward(ctx, hidden);  // [num_tokens, (num_heads + 2 num_kv_heads) * head_dim]
+  const Tensor q = heads(qkv, 0, num_heads_, head_dim_);
+  const Tensor k = heads(qkv, num_heads_, num_kv_heads_, head_dim_);
+  const Tensor v = heads(qkv, num_heads_ + num_kv_heads_, num_kv_heads_, head_dim_);
+  if (q_norm_) q_norm_->forward(ctx, q, q);
+  if (k_norm_) k_norm_->forward(ctx, k, k);
+  rotary.forward(ctx, q, k, in.positions);
+
+  const KvLayer& cache = in.kv[size_t(index_)];
+  store_kv(ctx, {.cache = cache, .k = k, .v = v, .slot_mapping = in.attn.slot_mapping});
+  const Tensor out = ctx.arena.make(q.dtype, {q.shape[0], int64_t(num_heads_) * head_dim_});
+  attention(ctx,
+            {.out = out, .q = q, .cache = cache, .meta = in.attn, .scale = 1 / std::sqrt(float(head_dim_))});
+  ctx.show("attention", index_, out);
+  o_proj_.forward(ctx, out, partial_sums);
+}
+
+Mlp::Mlp(const std::string& prefix, const ModelConfig& config, TensorParallel tp)
+    : gate_up_proj_(
+          {{prefix + "gate_proj", config.intermediate_size}, {prefix + "up_proj", config.intermediate_size}},
+          config.hidden_size, {}, tp),
+      down_proj_(prefix + "down_proj", config.intermediate_size, config.hidden_size, {}, tp) {}
+
+void Mlp::forward(Context& ctx, const Tensor& hidden, const Tensor& partial_sums) const {
+  const Arena::Scope scope(ctx.arena);
+  const Tensor gate_up = gate_up_proj_.forward(ctx, hidden);  // [num_tokens, 2 intermediate_size]
+  const Tensor out = ctx.arena.make(gate_up.dtype, {gate_up.shape[0], gate_up.shape[1] / 2});
+  silu_and_mul(ctx, {.out = out, .gate_up = gate_up});
+  down_proj_.forward(ctx, out, partial_sums);
+}
+
+DecoderLayer::DecoderLayer(int index, const ModelConfig& config, TensorParallel tp)
+    : input_layernorm("model.layers." + std::to_string(index) + ".input_layernorm", config.hidden_size,
+                      config.rms_norm_eps, tp),
+      self_attn("model.layers." + std::to_string(index) + ".self_attn.", index, config, tp),
+      post_attention_layernorm("model.layers." + std::to_string(index) + ".post_attention_layernorm",
+                               config.hidden_size, config.rms_norm_eps, tp),
+      mlp("model.layers." + std::to_string(index) + ".mlp.", config, tp) {}
+
+Decoder::Decoder(const ModelConfig& config, const Device& device, int max_positions, TensorParallel tp)
+    : config_(config),
+      embed_tokens_("model.embed_tokens", config.vocab_size, config.hidden_size, tp),
+      rotary_(device, config.head_dim, max_positions, config.rope_theta),
+      norm_("model.norm", config.hidden_size, config.rms_norm_eps, tp),
+      lm_head_(make_lm_head(config, embed_tokens_, tp)) {
+  layers_.reserve(size_t(config.num_layers));
+  for (int i = 0; i < config.num_layers; ++i) layers_.emplace_back(i, config, tp);
+}
+
+Tensor Decoder::forward(Context& ctx, const ModelInput& in) const {
+  const int64_t num_tokens = in.token_ids.shape[0], num_rows = in.logits_indices.shape[0];
+  const int64_t attn_sums = layers_[0].self_attn.num_partial_sums(),
+                mlp_sums = layers_[0].mlp.num_partial_sums();
+  const Tensor out = ctx.arena.make(DType::kF32, {num_rows, config_.hidden_size});
+
+  const Arena::Scope scope(ctx.arena);
+  const Tensor residual = ctx.arena.make(DType::kF32, {num_tokens, config_.hidden_size});
+  const Tensor hidden = ctx.arena.make(DType::kF32, {num_tokens, config_.hidden_size});
+  const Tensor attn_out = ctx.arena.make(DType::kF32, {attn_sums, num_tokens, config_.hidden_size});
+  const Tensor mlp_out = ctx.arena.make(DType::kF32, {mlp_sums, num_tokens, config_.hidden_size});
+
+  embed_tokens_.forward(ctx, in.token_ids, residual);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const DecoderLayer& layer = layers_[i];
+    if (i == 0)
+      layer.input_layernorm.forward(ctx, residual, hidden);
+    else
+      layer.input_layernorm.add_forward(ctx, mlp_out, residual, hidden);
+    ctx.show("residual", int(i), residual);
+    layer.self_attn.forward(ctx, in, rotary_, hidden, attn_out);
+    layer.post_attention_layernorm.add_forward(ctx, attn_out, residual, hidden);
+    layer.mlp.forward(ctx, hidden, mlp_out);
+  }
+
+  // Only the rows that need logits go on.
+  const Tensor last_sums = ctx.arena.make(DType::kF32, {mlp_sums, num_rows, config_.hidden_size});
+  const Tensor last_residual = ctx.arena.make(DType::kF32, {num_rows, config_.hidden_size});
+  for (int64_t s = 0; s < mlp_sums; ++s)
+    gather_rows(ctx, {.out = last_sums[s], .x = mlp_out[s], .indices = in.logits_indices});
+  gather_rows(ctx, {.out = last_residual, .x = residual, .indices = in.logits_indices});
+  norm_.add_forward(ctx, last_sums, last_residual, out);
+  ctx.show("norm", -1, out);
+  return out;
+}
+
+}  // namespace nanovllm

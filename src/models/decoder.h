@@ -1,0 +1,127 @@
+// The shared decoder: every Qwen-class model, by the switches of ModelConfig.
+//
+//   residual = embed_tokens(ids)                                   [num_tokens, hidden_size] throughout
+//   each layer:  h = norm(residual += mlp before)   → self_attn →  h = norm(residual += attn)  →  mlp
+//   h = norm(residual += last mlp), only on the rows that need logits
+//   logits = lm_head(h), apart from the forward: compute_logits
+//
+// Names as in nano-vllm and Hugging Face: model.layers.0.self_attn.qkv_proj and so on.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "layers/linear.h"
+#include "layers/rms_norm.h"
+#include "layers/rotary_embedding.h"
+#include "layers/vocab_parallel.h"
+#include "models/model_config.h"
+#include "ops/attention.h"
+
+namespace nanovllm {
+
+// This step's facts, on the device: built from the engine's Batch by runtime/input_buffers.
+struct ModelInput {
+  Tensor token_ids;  // [num_tokens] i32
+  Tensor positions;  // [num_tokens] i32
+  AttentionMeta attn;
+  Tensor logits_indices;        // [num_sampled] i32
+  std::span<const KvLayer> kv;  // one a layer
+};
+
+class Attention {
+ public:
+  Attention(const std::string& prefix, int index, const ModelConfig& config, TensorParallel tp);
+
+  // hidden [num_tokens, hidden_size] → partial sums [.., num_tokens, hidden_size]
+  void forward(Context& ctx, const ModelInput& in, const RotaryEmbedding& rotary, const Tensor& hidden,
+               const Tensor& partial_sums) const;
+  int num_partial_sums() const { return o_proj_.num_partial_sums(); }
+
+  template <class Visitor>
+  void visit_parameters(Visitor&& visit) {
+    qkv_proj_.visit_parameters(visit);
+    if (q_norm_) q_norm_->visit_parameters(visit);
+    if (k_norm_) k_norm_->visit_parameters(visit);
+    o_proj_.visit_parameters(visit);
+  }
+
+ private:
+  int index_;
+  int num_heads_, num_kv_heads_, head_dim_;  // on this rank
+  QKVParallelLinear qkv_proj_;
+  std::optional<RMSNorm> q_norm_, k_norm_;
+  RowParallelLinear o_proj_;
+};
+
+class Mlp {
+ public:
+  Mlp(const std::string& prefix, const ModelConfig& config, TensorParallel tp);
+
+  void forward(Context& ctx, const Tensor& hidden, const Tensor& partial_sums) const;
+  int num_partial_sums() const { return down_proj_.num_partial_sums(); }
+
+  template <class Visitor>
+  void visit_parameters(Visitor&& visit) {
+    gate_up_proj_.visit_parameters(visit);
+    down_proj_.visit_parameters(visit);
+  }
+
+ private:
+  MergedColumnParallelLinear gate_up_proj_;
+  RowParallelLinear down_proj_;
+};
+
+struct DecoderLayer {
+  DecoderLayer(int index, const ModelConfig& config, TensorParallel tp);
+
+  template <class Visitor>
+  void visit_parameters(Visitor&& visit) {
+    input_layernorm.visit_parameters(visit);
+    self_attn.visit_parameters(visit);
+    post_attention_layernorm.visit_parameters(visit);
+    mlp.visit_parameters(visit);
+  }
+
+  RMSNorm input_layernorm;
+  Attention self_attn;
+  RMSNorm post_attention_layernorm;
+  Mlp mlp;
+};
+
+class Decoder {
+ public:
+  // Declares the parameters; models/load.h fills them. max_positions: the longest sequence.
+  Decoder(const ModelConfig& config, const Device& device, int max_positions, TensorParallel tp);
+  Decoder(const Decoder&) = delete;  // a tied head points at the embedding
+  Decoder& operator=(const Decoder&) = delete;
+
+  // → [num_sampled, hidden_size], normalised, in the arena
+  Tensor forward(Context& ctx, const ModelInput& in) const;
+
+  // hidden [num_rows, hidden_size] → [num_rows, vocab_size] f32 on rank 0, in the arena
+  Tensor compute_logits(Context& ctx, const Tensor& hidden) const { return lm_head_.forward(ctx, hidden); }
+
+  template <class Visitor>
+  void visit_parameters(Visitor&& visit) {
+    embed_tokens_.visit_parameters(visit);
+    for (DecoderLayer& layer : layers_) layer.visit_parameters(visit);
+    norm_.visit_parameters(visit);
+    lm_head_.visit_parameters(visit);
+  }
+
+  const ModelConfig& config() const { return config_; }
+  const VocabParallelEmbedding& embed_tokens() const { return embed_tokens_; }
+  const ParallelLMHead& lm_head() const { return lm_head_; }
+  size_t rope_table_bytes() const { return rotary_.bytes(); }
+
+ private:
+  ModelConfig config_;
+  VocabParallelEmbedding embed_tokens_;
+  RotaryEmbedding rotary_;
+  std::vector<DecoderLayer> layers_;
+  RMSNorm norm_;
+  ParallelLMHead lm_head_;
+};
+
+}  // namespace nanovllm

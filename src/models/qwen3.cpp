@@ -1,0 +1,13 @@
+// Qwen3 (dense): q and k are normalised per head before RoPE; no bias unless attention_bias asks for it;
+// theta 1,000,000. Qwen Team 2025, arXiv:2505.09388, section 2.
+#include "models/families.h"
+
+namespace nanovllm {
+
+const Family kQwen3{"Qwen3ForCausalLM", [](ModelConfig& config, const FamilyFields& fields) {
+                      config.qk_norm = true;
+                      config.qkv_bias = config.o_bias = fields.attention_bias;
+                      config.default_rope_theta = 1e6;
+                    }};
+
+}  // namespace nanovllm
