@@ -143,12 +143,12 @@ def check_format(root, files, report):
         return f"{version.strip()} formats differently from 14: format not checked"
     run = subprocess.run([program, "--dry-run", "-Werror", *map(str, files)], cwd=root, capture_output=True, text=True)
     seen = set()
-    for found in re.finditer(r"^(.+?):(\d+):\d+: error:", run.stderr, re.MULTILINE):
+    for found in re.finditer(r"^(.+?):(\d+):\d+: error: code should be clang-formatted", run.stderr, re.MULTILINE):
         if found[1] not in seen:
             seen.add(found[1])
             report.add(found[1], int(found[2]), f"format, want what clang-format writes (clang-format -i {found[1]})")
     if run.returncode != 0 and not seen:
-        report.add(".clang-format", 1, f"clang-format failed, want it to run: {run.stderr.strip()[:300]}")
+        report.add(".clang-format", 1, f"clang-format failed, want it to run: {run.stderr.partition(chr(10))[0]}")
     return None
 
 

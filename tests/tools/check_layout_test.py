@@ -129,6 +129,7 @@ class CheckLayout(unittest.TestCase):
     def test_format(self):
         self.expect_one({"src/llm/a.h": self.header("inline int  x=1;")},
                         "src/llm/a.h:4: format, want what clang-format writes")
+        self.expect_one({".clang-format": "BasedOnStyle: Nothing\n"}, ".clang-format:1: clang-format failed, want it to run")
 
     def test_empty_folder_is_no_success(self):
         with tempfile.TemporaryDirectory() as folder:
