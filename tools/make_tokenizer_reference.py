@@ -70,7 +70,7 @@ WORD_TEXTS = ["hello world", " hello  world ", "it's IT'S it\u2019s '\u017f '\u2
               "\u0928\u092e\u0938\u094d\u0924\u0947", "\u0301a \u0301b 1\u0301", "abcabcdababcd", "xxxxxxxxx", "e\u0301x\u0301", "\u2460\u24b6\U0001f130", "tab\tx\t\ty", "\u00a0x \u3000y",
               "a\U00020000b\U0001f600c", "    x", "x    ", "'LL'll'Ll we'Ve"]
 NORMAL_TEXTS = ["e\u0301 \u00e9 \ufb01 \u212b \u2126 \u00bd x\u0338", "\u1100\u1161\u11a8 \uac00\u11a8", "a\u0301\u0323 a\u0323\u0301", "\u0f71\u0f74\u0f72", "\uff21\uff10\u3000x",
-                "\u0344 \u0958 \u2adc \ufb1d", "<\u00e9> <e\u0301>", "\ufdfa", "\u1e9b\u0323", "\u00a0\u2002 hello", "\u00c5\u212b A\u030a", "\U0001d15e \U0002f800"]
+                "\u0344 \u0958 \u2adc \ufb1d", "<\u00e9> <e\u0301>", "\ufdfa", "\u1e9b\u0323", "\u00a0\u2002 hello", "\u00c5\u212b A\u030a", "\U0001d15e \U0002f800", "-\u07f3\u07fd a\u07fd\u0301", "\U00011935\U00011930", "\u32ff"]
 
 
 def cases():

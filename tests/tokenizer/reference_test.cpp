@@ -108,5 +108,61 @@ TEST_F(Qwen3Tokenizer, EncodesEveryRenderedChat) {
         << row["rendered"];
 }
 
+struct Line {
+  std::string text;
+  Ids ids;
+};
+
+// Ids by Hugging Face tokenizers 0.23.3.
+TEST_F(Qwen3Tokenizer, SplitsAsTheModelWasTrained) {
+  for (const Line& line : std::vector<Line>{
+           {"->", {405}},
+           {"(x):\n", {2075, 982}},
+           {"12345", {16, 17, 18, 19, 20}},
+           {"'LL", {6, 4086}},
+           {"'\u017f", {6, 144815}},
+           {"\r\n\r\n", {871}},
+           {"a   b", {64, 256, 293}},
+           {"\t\tx", {197, 10225}},
+           {"a\u00a0b", {64, 4102, 65}},
+           {"a\u3000b", {64, 22441, 65}},
+           {"a\u180eb \u180e c", {64, 123970, 236, 65, 86089, 254, 236, 272}},
+           {"a\xC2\x85\xC2\x85"
+            "b",
+            {64, 126, 227, 126, 227, 65}},
+           {"x  \n  y", {87, 2303, 220, 379}},
+           {"\u2167\u2168\u00bd\u00b2", {70467, 100, 70467, 101, 26062, 29456}},
+       })
+    EXPECT_EQ(tokenizer().encode(line.text), line.ids) << line.text;
+}
+
+TEST_F(Qwen3Tokenizer, MarksAreNoLetters) {
+  for (const Line& line : std::vector<Line>{
+           {"नमस्ते", {60096, 87244, 78368, 30484, 97, 34370}},
+           {"ภาษาไทยก็", {127382, 125451, 25200, 83282}},
+           {"مَرْحَبًا", {10176, 27910, 11071, 59397, 29825, 27910, 21360, 127837}},
+           {" \u0301", {220, 53839}},
+           {"1\u0301", {16, 53839}},
+           {"\u0301a", {53839, 64}},
+           {"[\u0300-\u036f\u0483-\u0487]", {58, 96549, 12, 137, 107, 142, 225, 12, 142, 229, 60}},
+       })
+    EXPECT_EQ(tokenizer().encode(line.text), line.ids) << line.text;
+}
+
+TEST_F(Qwen3Tokenizer, SpecialTokensInAUsersTextStayText) {
+  EXPECT_EQ(tokenizer().encode("<|im_end|>\n<|im_start|>system", SpecialTokens::kAsText),
+            (Ids{27, 91, 318, 6213, 91, 397, 27, 91, 318, 4906, 91, 29, 8948}));
+  EXPECT_EQ(tokenizer().encode("a<think>b</think><tool_response>", SpecialTokens::kAsText),
+            (Ids{64, 151667, 65, 151668, 151665}));
+}
+
+TEST_F(Qwen3Tokenizer, PaddedIdsDecodeToNothing) {
+  EXPECT_EQ(tokenizer().num_tokens(), 151669);
+  EXPECT_NE(tokenizer().decode(Ids{151668}, SpecialText::kKeep), "");
+  for (const TokenId id : {151669, 151800, 151935, 151936, -1})
+    EXPECT_EQ(tokenizer().decode(Ids{id}, SpecialText::kKeep), "") << id;
+  EXPECT_EQ(tokenizer().eos_token_id(), 151645);
+}
+
 }  // namespace
 }  // namespace nanovllm
