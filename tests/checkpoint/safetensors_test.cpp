@@ -10,6 +10,7 @@ using test::expect_error;
 using test::named_tensor;
 using test::safetensors_bytes;
 
+// The tensors' data lies in `bytes`, which must outlive its use.
 std::vector<SafetensorsTensor> parse(std::string_view bytes) {
   return parse_safetensors({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, "a.safetensors");
 }
@@ -64,9 +65,10 @@ TEST(Safetensors, GivesNamesDTypesShapesAndBytes) {
 }
 
 TEST(Safetensors, TheOrderOfTheHeaderIsFree) {
-  const auto tensors = parse(safetensors_bytes(
+  const std::string file = safetensors_bytes(
       R"({"z":{"data_offsets":[3,5],"shape":[2],"dtype":"U8"},"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}})",
-      "aaazz"));
+      "aaazz");
+  const auto tensors = parse(file);
   ASSERT_EQ(tensors.size(), 2u);
   EXPECT_EQ(tensors[0].name, "a");
   EXPECT_EQ(text(tensors[0]), "aaa");
@@ -87,9 +89,10 @@ TEST(Safetensors, ScalarsAndEmptyTensorsAreTensors) {
 }
 
 TEST(Safetensors, AnEmptyTensorMayStandWhereAnotherBegins) {
-  const auto tensors = parse(safetensors_bytes(
+  const std::string file = safetensors_bytes(
       R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
-      "aa"));
+      "aa");
+  const auto tensors = parse(file);
   ASSERT_EQ(tensors.size(), 2u);
   EXPECT_EQ(tensors[0].name, "b");
   EXPECT_EQ(text(tensors[1]), "aa");
