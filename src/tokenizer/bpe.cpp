@@ -105,7 +105,8 @@ void Bpe::encode_word(std::string_view word, Scratch& scratch, std::vector<Token
   constexpr auto later = [](const Candidate& a, const Candidate& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
   };
-  auto& [symbols, heap] = scratch;
+  std::vector<Symbol>& symbols = scratch.symbols;
+  std::vector<Candidate>& heap = scratch.heap;
   const auto size = int32_t(word.size());
   symbols.clear();
   heap.clear();
