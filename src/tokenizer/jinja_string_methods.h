@@ -1,0 +1,21 @@
+// The methods of Python's str.
+#pragma once
+
+#include <string_view>
+
+#include "tokenizer/jinja_callable.h"
+
+namespace nanovllm::jinja {
+
+// Null when str has no method of that name.
+MethodFunction find_string_method(std::string_view name);
+
+// text.replace(from, to, count); count < 0: all.
+std::string replace_text(Budget& budget, std::string_view text, std::string_view from, std::string_view to,
+                         int64_t count);
+
+// Padded with blanks to a width in characters; `before` of the blanks stand before the text.
+std::string pad_text(Budget& budget, std::string_view text, int64_t width, char side,
+                     std::string_view fill = " ");
+
+}  // namespace nanovllm::jinja

@@ -1,0 +1,229 @@
+// Filters that work on the text of a value, whatever it is.
+#include <algorithm>
+
+#include "base/unicode.h"
+#include "tokenizer/jinja_filters.h"
+#include "tokenizer/jinja_operators.h"
+#include "tokenizer/jinja_print.h"
+#include "tokenizer/jinja_string_methods.h"
+#include "tokenizer/jinja_text.h"
+
+namespace nanovllm::jinja {
+namespace {
+
+// A text stays what it is, markup too; anything else becomes its str().
+Value soft_text(Machine& machine, const Value& value) {
+  return value.is_string() ? value : Value::string(to_str(machine.budget, value));
+}
+
+Value string(Machine& machine, const Value& input, const Arguments& a) {
+  Bound("string", a, {});
+  return soft_text(machine, input);
+}
+
+Value safe(Machine& machine, const Value& input, const Arguments& a) {
+  Bound("safe", a, {});
+  return Value::markup(to_str(machine.budget, input));
+}
+
+Value escape(Machine& machine, const Value& input, const Arguments& a) {
+  Bound("escape", a, {});
+  return input.is_markup() ? input : Value::markup(escape_html(to_str(machine.budget, input)));
+}
+
+Value force_escape(Machine& machine, const Value& input, const Arguments& a) {
+  Bound("forceescape", a, {});
+  return Value::markup(escape_html(to_str(machine.budget, input)));
+}
+
+template <std::string (*kMap)(std::string_view)>
+Value map_text(Machine& machine, const Value& input, const Arguments& a) {
+  Bound("the filter", a, {});
+  const Value text = soft_text(machine, input);
+  machine.budget.bytes(2 * text.text().size());
+  return text_like(text, kMap(text.text()));
+}
+
+// Unlike the method title, only blanks, hyphens and opening brackets begin a word.
+Value title(Machine& machine, const Value& input, const Arguments& a) {
+  Bound("title", a, {});
+  const std::string text = to_str(machine.budget, input);
+  machine.budget.bytes(text.size());
+  std::string out, rest_of_word;
+  bool at_start = true;
+  const auto flush = [&] { out += to_lower(std::exchange(rest_of_word, {})); };
+  for (std::string_view character : characters(text)) {
+    const char32_t c = utf8_head(character).code_point;
+    if (is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<') {
+      flush();
+      out += character;
+      at_start = true;
+    } else if (std::exchange(at_start, false)) {
+      out += to_upper(character);
+    } else {
+      rest_of_word += character;
+    }
+  }
+  flush();
+  return Value::string(std::move(out));
+}
+
+Value trim(Machine& machine, const Value& input, const Arguments& a) {
+  const Bound bound("trim", a, {"chars"});
+  const Value text = soft_text(machine, input);
+  std::optional<std::string_view> any_of;
+  if (bound.has(0) && !bound[0].is_none()) any_of = bound.string(0);
+  return text_like(text, std::string(strip(text.text(), Ends::kBoth, any_of)));
+}
+
+Value replace(Machine& machine, const Value& input, const Arguments& a) {
+  const Bound bound("replace", a, {"old", "new", "count"}, 2);
+  const std::string text = to_str(machine.budget, input), from = to_str(machine.budget, bound[0]);
+  const std::string to = to_str(machine.budget, bound[1]);
+  const int64_t count = bound.has(2) && !bound[2].is_none() ? bound.integer(2, -1) : -1;
+  return Value::string(replace_text(machine.budget, text, from, to, count));
+}
+
+// Lines after the first are indented; blank ones only if asked.
+Value indent(Machine& machine, const Value& input, const Arguments& a) {
+  const Bound bound("indent", a, {"width", "first", "blank"});
+  std::string by;
+  if (bound.has(0) && bound[0].is_string())
+    by = bound[0].text();
+  else
+    by = pad_text(machine.budget, "", bound.integer(0, 4), 'r');
+  const Value text = soft_text(machine, input);
+  std::string out = bound.truth(1, false) ? by : "";
+  bool first = true;
+  for (std::string_view rest = text.text();;) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    const std::string_view line = rest.substr(0, end);
+    machine.budget.bytes(by.size() + end);
+    if (!std::exchange(first, false)) {
+      out += '\n';
+      if (!line.empty() || bound.truth(2, false)) out += by;
+    }
+    out += line;
+    if (end == rest.size()) break;
+    rest.remove_prefix(end + 1);
+  }
+  return text_like(text, std::move(out));
+}
+
+Value center(Machine& machine, const Value& input, const Arguments& a) {
+  const Bound bound("center", a, {"width"});
+  const Value text = soft_text(machine, input);
+  return text_like(text, pad_text(machine.budget, text.text(), bound.integer(0, 80), 'c'));
+}
+
+Value truncate(Machine& machine, const Value& input, const Arguments& a) {
+  const Bound bound("truncate", a, {"length", "killwords", "end", "leeway"});
+  const std::string text = to_str(machine.budget, input), end = bound.has(2) ? bound.string(2) : "...";
+  const int64_t length = bound.integer(0, 255),
+                leeway = bound.has(3) && !bound[3].is_none() ? bound.integer(3, 5) : 5;
+  const int64_t kept = length - int64_t(count_characters(end));
+  if (kept < 0 || leeway < 0)
+    refuse("truncate to ", length, " characters, want at least those of '", end, "'");
+  const std::vector<std::string_view> all = characters(text);
+  if (int64_t(all.size()) - leeway <= length) return Value::string(text);
+  std::string out;
+  for (int64_t i = 0; i < kept; ++i) out += all[size_t(i)];
+  if (!bound.truth(1, false)) out = out.substr(0, out.rfind(' '));
+  return Value::string(out + end);
+}
+
+Value word_count(Machine& machine, const Value& input, const Arguments& a) {
+  Bound("wordcount", a, {});
+  int64_t words = 0;
+  bool inside = false;
+  for (std::string_view character : characters(to_str(machine.budget, input))) {
+    const char32_t c = utf8_head(character).code_point;
+    const bool word = c == '_' || is_letter(c) || is_number_character(c);
+    words += word && !inside;
+    inside = word;
+  }
+  return Value::integer(words);
+}
+
+std::string quote_url(std::string_view text, bool keep_slash) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  std::string out;
+  for (char c : text) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                       c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && keep_slash);
+    if (plain)
+      out += c;
+    else
+      (out += '%') += {kHex[(c >> 4) & 15], kHex[c & 15]};
+  }
+  return out;
+}
+
+Value url_encode(Machine& machine, const Value& input, const Arguments& a) {
+  Bound("urlencode", a, {});
+  machine.budget.bytes(input.is_string() ? 3 * input.text().size() : 0);
+  if (!input.is_dict()) return Value::string(quote_url(to_str(machine.budget, input), true));
+  std::string out;
+  for (const auto& [key, value] : input.as_dict().items()) {
+    if (!out.empty()) out += '&';
+    out +=
+        quote_url(to_str(machine.budget, key), false) + "=" + quote_url(to_str(machine.budget, value), false);
+  }
+  return Value::string(std::move(out));
+}
+
+Value xml_attributes(Machine& machine, const Value& input, const Arguments& a) {
+  const Bound bound("xmlattr", a, {"autospace"});
+  if (!input.is_dict()) refuse("xmlattr of a value of type ", type_name(input), ", want a dict");
+  std::string out;
+  for (const auto& [key, value] : input.as_dict().items()) {
+    if (value.is_none() || value.is_undefined()) continue;
+    const std::string name = to_str(machine.budget, key);
+    if (name.find_first_of(" \t\n\r\f/>=") != name.npos)
+      refuse("xmlattr: '", name, "' is no name of an attribute");
+    if (!out.empty() || bound.truth(0, true)) out += ' ';
+    out += escape_html(name) + "=\"" + escape_html(to_str(machine.budget, value)) + "\"";
+  }
+  return machine.autoescape ? Value::markup(std::move(out)) : Value::string(std::move(out));
+}
+
+// '%s-%s' | format('a', 1), or with names.
+Value format(Machine& machine, const Value& input, const Arguments& a) {
+  if (!a.named.empty() && !a.positional.empty())
+    refuse("format takes arguments by position or by name, not both");
+  Value arguments = Value::tuple(a.positional);
+  if (!a.named.empty()) {
+    Dict names;
+    for (const auto& [name, value] : a.named) names.set(name, value);
+    arguments = Value::dict(std::move(names));
+  }
+  const Value text = soft_text(machine, input);
+  return text_like(text, format_percent(machine.budget, text, arguments));
+}
+
+constexpr NamedFilter kFilters[] = {
+    {"string", string},
+    {"safe", safe},
+    {"escape", escape},
+    {"e", escape},
+    {"forceescape", force_escape},
+    {"upper", map_text<to_upper>},
+    {"lower", map_text<to_lower>},
+    {"capitalize", map_text<capitalize>},
+    {"title", title},
+    {"trim", trim},
+    {"replace", replace},
+    {"indent", indent},
+    {"center", center},
+    {"truncate", truncate},
+    {"wordcount", word_count},
+    {"urlencode", url_encode},
+    {"xmlattr", xml_attributes},
+    {"format", format},
+};
+
+}  // namespace
+
+std::span<const NamedFilter> text_filters() { return kFilters; }
+
+}  // namespace nanovllm::jinja

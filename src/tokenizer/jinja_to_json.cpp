@@ -1,0 +1,152 @@
+// json.dumps: Python's spelling of JSON, to the byte.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "base/unicode.h"
+#include "tokenizer/jinja_number.h"
+#include "tokenizer/jinja_print.h"
+
+namespace nanovllm::jinja {
+namespace {
+
+class JsonWriter {
+ public:
+  JsonWriter(Budget& budget, const JsonFormat& format) : budget_(budget), format_(format) {}
+  std::string out;
+
+  // Recursion is bounded by kMaxValueDepth: objects, which may hold themselves, are refused.
+  void write(const Value& value, size_t level) {
+    budget_.step();
+    budget_.bytes(sizeof(Value));
+    switch (value.kind()) {
+      case Kind::kString:
+        return write_string(value.text());
+      case Kind::kList:
+      case Kind::kTuple:
+        return write_list(value.items(), level);
+      case Kind::kDict:
+        return write_dict(value.as_dict(), level);
+      case Kind::kUndefined:
+      case Kind::kObject:
+        refuse("a value of type ", type_name(value), " is not JSON, want data (a generator: | list)");
+      default:
+        out += scalar(value);
+    }
+  }
+
+ private:
+  static std::string scalar(const Value& value) {
+    if (value.is_none()) return "null";
+    if (value.is(Kind::kBool)) return value.as_bool() ? "true" : "false";
+    if (value.is(Kind::kInteger)) return integer_text(value);
+    const double number = value.as_float();
+    if (std::isnan(number)) return "NaN";
+    if (std::isinf(number)) return number < 0 ? "-Infinity" : "Infinity";
+    return float_text(number);
+  }
+
+  void new_line(size_t level) {
+    if (!format_.on_lines) return;
+    budget_.bytes(1 + level * format_.indent.size());
+    out += '\n';
+    for (size_t i = 0; i < level; ++i) out += format_.indent;
+  }
+
+  void write_list(const std::vector<Value>& items, size_t level) {
+    out += '[';
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (i > 0) out += format_.item_separator;
+      new_line(level + 1);
+      write(items[i], level + 1);
+    }
+    if (!items.empty()) new_line(level);
+    out += ']';
+  }
+
+  void write_dict(const Dict& dict, size_t level) {
+    std::vector<const Dict::Item*> items;
+    for (const Dict::Item& item : dict.items()) items.push_back(&item);
+    if (format_.sort_keys) {
+      const auto text_keys =
+          std::all_of(items.begin(), items.end(), [](auto* i) { return i->first.is_string(); });
+      const auto numbers =
+          std::all_of(items.begin(), items.end(), [](auto* i) { return i->first.is_number(); });
+      if (!text_keys && !numbers) refuse("tojson cannot sort keys of different types");
+      std::stable_sort(items.begin(), items.end(), [&](auto* a, auto* b) {
+        return text_keys ? a->first.text() < b->first.text() : compare_numbers(a->first, b->first) == -1;
+      });
+    }
+    out += '{';
+    bool first = true;
+    for (const Dict::Item* item : items) {
+      if (!std::exchange(first, false)) out += format_.item_separator;
+      new_line(level + 1);
+      const Value& key = item->first;
+      if (key.is_string())
+        write_string(key.text());
+      else if (key.is_number() || key.is_none())
+        out += '"' + scalar(key) + '"';
+      else
+        refuse("a key of type ", type_name(key), " is not JSON, want text or a number");
+      out += format_.key_separator;
+      write(item->second, level + 1);
+    }
+    if (!items.empty()) new_line(level);
+    out += '}';
+  }
+
+  void escape(unsigned code_unit) {
+    char text[16];
+    std::snprintf(text, sizeof text, "\\u%04x", code_unit);
+    out += text;
+  }
+
+  void write_string(const std::string& text) {
+    budget_.bytes(text.size());
+    out += '"';
+    for (std::string_view rest = text; !rest.empty();) {
+      const Utf8Head head = utf8_head(rest);
+      const char32_t c = head.code_point;
+      if (c == '"' || c == '\\')
+        (out += '\\') += char(c);
+      else if (c == '\n')
+        out += "\\n";
+      else if (c == '\r')
+        out += "\\r";
+      else if (c == '\t')
+        out += "\\t";
+      else if (c == '\b')
+        out += "\\b";
+      else if (c == '\f')
+        out += "\\f";
+      else if (c < 0x20)
+        escape(c);
+      else if (c < 0x7F || !format_.ensure_ascii)
+        out += rest.substr(0, size_t(head.length));
+      else if (c == 0x7F)
+        out += char(c);
+      else if (c < 0x10000)
+        escape(c);
+      else {
+        escape(0xD800 + ((c - 0x10000) >> 10));
+        escape(0xDC00 + (c & 0x3FF));
+      }
+      rest.remove_prefix(size_t(head.length));
+    }
+    out += '"';
+  }
+
+  Budget& budget_;
+  const JsonFormat& format_;
+};
+
+}  // namespace
+
+std::string to_json(Budget& budget, const Value& value, const JsonFormat& format) {
+  JsonWriter writer(budget, format);
+  writer.write(value, 0);
+  return std::move(writer.out);
+}
+
+}  // namespace nanovllm::jinja
