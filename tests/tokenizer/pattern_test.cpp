@@ -27,6 +27,7 @@ TEST(Pattern, WhiteSpaceIsUnicodes) {
     std::string text;
     append_utf8(text, char32_t(c));
     EXPECT_EQ(matches("\\S", text).size(), 1u) << std::hex << c;
+    EXPECT_EQ(matches("\\s", text).size(), 0u) << std::hex << c;
   }
 }
 
