@@ -346,8 +346,6 @@ Value Interpreter::Loop::attribute(const std::string& name, const Value& self) c
         "changed",
         [self](Machine& machine, const Arguments& a) {
           Loop& loop = *self.as<Loop>();
-          if (deepest(a.positional) >= kMaxValueDepth - 1)
-            refuse("loop.changed() of a value that nests too deep");
           const bool same = loop.changed_before && equal(machine.budget, Value::tuple(loop.last_changed),
                                                          Value::tuple(a.positional));
           if (loop.ended) return Value::boolean(!same);

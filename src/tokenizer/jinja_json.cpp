@@ -32,8 +32,10 @@ class Builder : public nlohmann::json_sax<Json> {
   }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
-  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    refuse("JSON: byte ", position, " is wrong or the text ends too early");
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) override {
+    constexpr int kOutOfRange = 406;  // nlohmann's number for it
+    if (error.id == kOutOfRange) refuse("JSON: the number that ends at byte ", position, " is beyond 1e308");
+    refuse("JSON: byte ", position - (position > 0), " is wrong or the text ends too early");
   }
 
  private:

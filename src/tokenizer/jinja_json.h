@@ -1,4 +1,4 @@
-// JSON to values: order kept, and numbers as they were written (1, 1.0, integers of any length).
+// JSON to values: order kept, and numbers as they were written (1, 1.0, integers of up to 308 digits).
 #pragma once
 
 #include <string_view>

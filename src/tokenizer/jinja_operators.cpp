@@ -236,8 +236,6 @@ bool contains(Budget& budget, const Value& container, const Value& item) {
     if (!item.is_string()) budget.step(container.as_dict().size());
     return container.as_dict().find(item) != nullptr;
   }
-  if (const Namespace* ns = container.as<Namespace>())
-    refuse("'in' a ", ns->type_name(), ", want a row of values");
   if (!container.is_sequence() && !container.as<Iterator>())
     refuse("'in' a value of type ", type_name(container), ", want a text, a list or a dict");
   for (const Value& other : container.is_sequence() ? container.items() : iterate(budget, container))

@@ -1,3 +1,4 @@
+// The parser's expressions: one function for each level of precedence, from the loosest to the tightest.
 #include <algorithm>
 
 #include "tokenizer/jinja_parser.h"

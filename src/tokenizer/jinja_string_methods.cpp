@@ -73,9 +73,8 @@ Pieces split_words_at_end(std::string_view text, int64_t limit) {
   Pieces words = split_words(text, -1);
   if (limit < 0 || words.size() <= size_t(limit)) return words;
   const size_t first = words.size() - size_t(limit);
-  const std::string_view head = strip(text, Ends::kLeft);
-  const std::string_view last_of_head = words[first - 1];
-  Pieces pieces{head.substr(0, size_t(last_of_head.data() + last_of_head.size() - head.data()))};
+  const std::string_view last = words[first - 1];  // the end of what stays whole, blanks before it included
+  Pieces pieces{text.substr(0, size_t(last.data() + last.size() - text.data()))};
   pieces.insert(pieces.end(), words.begin() + std::ptrdiff_t(first), words.end());
   return pieces;
 }

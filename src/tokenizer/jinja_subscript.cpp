@@ -125,7 +125,7 @@ Value get_attribute(const Value& value, const std::string& name) {
   if (value.is_undefined()) refuse(value.why());
   if (value.is(Kind::kObject)) {
     Value attribute = value.as_object().attribute(name, value);
-    if (!attribute.is_undefined()) return attribute;
+    if (!attribute.is_undefined() || attribute.has_reason()) return attribute;
   } else {
     Value method = get_method(value, name);
     if (!method.is_undefined() || method.has_reason()) return method;

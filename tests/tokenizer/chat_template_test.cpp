@@ -2,9 +2,10 @@
 #include "tokenizer/chat_template.h"
 
 #include <map>
+#include <thread>
 
 #include "base/file.h"
-#include "support.h"
+#include "jinja_render.h"
 
 namespace nanovllm {
 namespace {
@@ -12,6 +13,8 @@ namespace {
 using jinja::Dict;
 using jinja::parse_json;
 using jinja::Value;
+using test::expect_error;
+using test::new_year;
 
 const Value& at(const Value& dict, std::string_view key) {
   const Value* found = dict.as_dict().find(key);
@@ -28,15 +31,6 @@ std::vector<Value> json_lines(const std::filesystem::path& path) {
     begin = end + 1;
   }
   return rows;
-}
-
-// 2025-01-01 00:00:00 local time, as in the reference data.
-std::time_t new_year() {
-  std::tm parts{};
-  parts.tm_year = 125;
-  parts.tm_mday = 1;
-  parts.tm_isdst = -1;
-  return std::mktime(&parts);
 }
 
 TEST(ChatTemplate, RendersTheDemoModelsChats) {
@@ -138,6 +132,79 @@ TEST(ChatTemplate, AnswersSmallQuestionsAsJinjaDoes) {
       EXPECT_TRUE(error) << source << ": " << failure.what();
     }
   }
+}
+
+constexpr std::string_view kSmall =
+    "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{{ eos_token }}{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}";
+
+TEST(ChatTemplate, LoadsFromAJinjaFileFirst) {
+  const test::ScratchFolder folder;
+  EXPECT_FALSE(ChatTemplate::load(folder.path()));
+  folder.write("tokenizer_config.json",
+               R"({"bos_token": null, "eos_token": {"content": "</s>"}, "other": 1})");
+  EXPECT_FALSE(ChatTemplate::load(folder.path()));
+  folder.write("chat_template.jinja", kSmall);
+  const std::vector<ChatMessage> messages = {{"user", "hi"}};
+  EXPECT_EQ(ChatTemplate::load(folder.path())->render(messages), "[user]hi</s>[assistant]");
+  folder.write("tokenizer_config.json",
+               R"({"bos_token": "<s>", "eos_token": "</s>", "chat_template": "no"})");
+  EXPECT_EQ(ChatTemplate::load(folder.path())->render(messages, {.add_generation_prompt = false}),
+            "<s>[user]hi</s>");
+}
+
+TEST(ChatTemplate, LoadsTheDefaultOfAList) {
+  const test::ScratchFolder folder;
+  folder.write(
+      "tokenizer_config.json",
+      R"({"chat_template": [{"name": "tool_use", "template": "a"}, {"name": "default", "template": "b"}]})");
+  EXPECT_EQ(ChatTemplate::load(folder.path())->render(std::vector<ChatMessage>{}), "b");
+}
+
+TEST(ChatTemplate, BadFilesAreToldByName) {
+  const test::ScratchFolder folder;
+  const auto expect_config_error = [&](std::string_view config, std::string_view part) {
+    folder.write("tokenizer_config.json", config);
+    expect_error(ErrorKind::kConfig, part, [&] { ChatTemplate::load(folder.path()); });
+  };
+  expect_config_error("{", "tokenizer_config.json: JSON: byte");
+  expect_config_error("[1]", "tokenizer_config.json: a value of type list, want an object");
+  expect_config_error(R"({"chat_template": 5})",
+                      "tokenizer_config.json: chat_template is int, want a text or a list");
+  expect_config_error(R"({"chat_template": [{"name": "x", "template": "y"}, 3]})",
+                      "want an entry with \"name\": \"default\"");
+  expect_config_error(R"({"chat_template": "\n{{"})",
+                      "tokenizer_config.json(chat_template):2:1: a tag has no end");
+}
+
+TEST(ChatTemplate, ToolsAndDocumentsAreNoneWhenAbsent) {
+  const ChatTemplate parsed(
+      "{{ tools }}{{ documents is none }}{{ messages is defined }}{{ enable_thinking is defined }}", "t");
+  EXPECT_EQ(parsed.render(parse_json("{}")), "NoneTrueFalseFalse");
+  EXPECT_EQ(parsed.render(parse_json(R"({"tools": [1]})")), "[1]TrueFalseFalse");
+  EXPECT_EQ(parsed.render(std::vector<ChatMessage>{}, {.enable_thinking = false}), "NoneTrueTrueTrue");
+}
+
+TEST(ChatTemplate, ErrorsOfARenderAreTheRequests) {
+  const ChatTemplate parsed(
+      "{% if messages[0].role != 'user' %}\n  {{ raise_exception('Begin with the user') }}{% endif %}", "t");
+  expect_error(ErrorKind::kRequest, "t:2:6: Begin with the user", [&] {
+    parsed.render(std::vector<ChatMessage>{{"assistant", "x"}});
+  });
+  expect_error(ErrorKind::kRequest, "the variables of a chat template are list, want a dict",
+               [&] { parsed.render(parse_json("[]")); });
+}
+
+TEST(ChatTemplate, ThreadsMayShareIt) {
+  const ChatTemplate parsed(kSmall, "t");
+  const Value variables =
+      parse_json(R"({"messages": [{"role": "user", "content": "hi"}], "bos_token": "<s>"})");
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (int k = 0; k < 200; ++k) EXPECT_EQ(parsed.render(variables), "<s>[user]hi");
+    });
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
