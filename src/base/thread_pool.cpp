@@ -1,6 +1,7 @@
 #include "base/thread_pool.h"
 
 #include <sched.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <atomic>
@@ -99,7 +100,12 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
   if (num_threads < 1) fail(ErrorKind::kConfig, "threads: is ", num_threads, ", want at least 1");
+  // Signals are for the threads of whoever uses the pool: workers start with all of them blocked.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   for (int i = 1; i < num_threads; ++i) state_->workers.emplace_back([this] { state_->worker_loop(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 ThreadPool::~ThreadPool() {

@@ -27,7 +27,25 @@ void check_cache(std::string_view op, const KvLayer& cache, const Dim& num_kv_he
        num_kv_heads.size, " of ", head_dim.size);
 }
 
+template <class Args>
+void do_nothing(Context&, const Args&) {}
+
 }  // namespace
+
+const OpTable& dry_ops() {
+  static constexpr OpTable table{.backend = "dry",
+                                 .embedding = do_nothing<EmbeddingArgs>,
+                                 .linear = do_nothing<LinearArgs>,
+                                 .rms_norm = do_nothing<RmsNormArgs>,
+                                 .add_rms_norm = do_nothing<AddRmsNormArgs>,
+                                 .rope = do_nothing<RopeArgs>,
+                                 .silu_and_mul = do_nothing<SiluAndMulArgs>,
+                                 .store_kv = do_nothing<StoreKvArgs>,
+                                 .attention = do_nothing<AttentionArgs>,
+                                 .gather_rows = do_nothing<GatherRowsArgs>,
+                                 .sample = do_nothing<SampleArgs>};
+  return table;
+}
 
 void store_weight(Context& ctx, const StoreWeightArgs& a) {
   const bool rows_fit = a.first_row >= 0 && a.first_row + a.rows.num_rows <= a.weight.out_features;

@@ -22,12 +22,15 @@
 namespace nanovllm {
 
 struct OpTable {
-  std::string_view backend;          // "cpu"
-  std::string_view instruction_set;  // what its kernels were compiled for: "avx512"
-  const Device* device = nullptr;    // where its tensors live
-  int block_size_multiple = 1;       // a cache block must hold a multiple of this many tokens
+  std::string_view backend = {};          // "cpu"
+  std::string_view instruction_set = {};  // what its kernels were compiled for: "avx512"
+  const Device* device = nullptr;         // where its tensors live
+  int block_size_multiple = 1;            // a cache block must hold a multiple of this many tokens
   int default_block_size = 16;
+  int default_batched_tokens = 0;  // of one step, where the user names no budget
 
+  // The most that one op takes from the arena inside a step of this many sequences.
+  size_t (*workspace_bytes)(int num_threads, int64_t num_seqs, int64_t vocab_size) = nullptr;
   size_t (*weight_bytes)(DType, int64_t out_features, int64_t in_features) = nullptr;
   void (*store_weight)(Context&, const StoreWeightArgs&) = nullptr;
   size_t (*kv_block_bytes)(DType, int block_size, int num_kv_heads, int head_dim) = nullptr;
@@ -43,5 +46,9 @@ struct OpTable {
   void (*gather_rows)(Context&, const GatherRowsArgs&) = nullptr;
   void (*sample)(Context&, const SampleArgs&) = nullptr;
 };
+
+// A table whose ops do nothing: with a measuring arena, a forward tells what memory it takes
+// (runtime/memory_plan.h).
+const OpTable& dry_ops();
 
 }  // namespace nanovllm

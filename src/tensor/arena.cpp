@@ -6,7 +6,7 @@
 
 namespace nanovllm {
 
-Arena::Arena(const Device& device, size_t bytes) : buffer_(device, bytes, "activations") {}
+Arena::Arena(const Device& device, size_t bytes) : buffer_(device, bytes, "activations"), capacity_(bytes) {}
 
 size_t Arena::bytes_of(DType dtype, std::initializer_list<int64_t> shape) {
   size_t bytes = dtype_bytes(dtype);
@@ -16,8 +16,10 @@ size_t Arena::bytes_of(DType dtype, std::initializer_list<int64_t> shape) {
 
 Tensor Arena::make(DType dtype, std::initializer_list<int64_t> shape) {
   const size_t bytes = bytes_of(dtype, shape);
-  ASSERT(used_ + bytes <= capacity());
-  void* data = static_cast<std::byte*>(buffer_.data()) + used_;
+  ASSERT(bytes <= capacity_ - used_);
+  // Measuring: any address but null, which would be "no tensor".
+  const uintptr_t begin = buffer_.data() ? reinterpret_cast<uintptr_t>(buffer_.data()) : kAlignment;
+  void* data = reinterpret_cast<void*>(begin + used_);
   used_ += bytes;
   peak_ = std::max(peak_, used_);
   return Tensor::view(data, dtype, shape);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 
 #include "tensor/device.h"
@@ -17,13 +18,14 @@ class Arena {
   static constexpr size_t kAlignment = 64;
 
   Arena(const Device& device, size_t bytes);
+  // Holds no memory and never ends: its tensors may be measured, not read.
+  static Arena measuring() { return Arena(); }
 
   // Uninitialised. The sum of what is alive must fit: a larger step than was planned for is our bug.
   Tensor make(DType dtype, std::initializer_list<int64_t> shape);
 
   size_t used() const { return used_; }
   size_t peak() const { return peak_; }  // the most that was ever in use
-  size_t capacity() const { return buffer_.bytes(); }
 
   // Bytes that make() takes for one tensor.
   static size_t bytes_of(DType dtype, std::initializer_list<int64_t> shape);
@@ -41,7 +43,10 @@ class Arena {
   };
 
  private:
+  Arena() = default;
+
   DeviceBuffer buffer_;
+  size_t capacity_ = SIZE_MAX;
   size_t used_ = 0;
   size_t peak_ = 0;
 };

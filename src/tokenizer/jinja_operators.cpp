@@ -238,7 +238,9 @@ bool contains(Budget& budget, const Value& container, const Value& item) {
   }
   if (!container.is_sequence() && !container.as<Iterator>())
     refuse("'in' a value of type ", type_name(container), ", want a text, a list or a dict");
-  for (const Value& other : container.is_sequence() ? container.items() : iterate(budget, container))
+  const std::vector<Value> walked =
+      container.is_sequence() ? std::vector<Value>() : iterate(budget, container);
+  for (const Value& other : container.is_sequence() ? container.items() : walked)
     if (equal(budget, item, other)) return true;
   return false;
 }

@@ -136,7 +136,8 @@ Value word_count(Machine& machine, const Value& input, const Arguments& a) {
   Bound("wordcount", a, {});
   int64_t words = 0;
   bool inside = false;
-  for (std::string_view character : characters(to_str(machine.budget, input))) {
+  const std::string text = to_str(machine.budget, input);
+  for (std::string_view character : characters(text)) {
     const char32_t c = utf8_head(character).code_point;
     const bool word = c == '_' || is_letter(c) || is_number_character(c);
     words += word && !inside;

@@ -1,6 +1,8 @@
 // The CPU backend's table, once for each instruction set, and the choice by cpuid.
 #include "ops/cpu/cpu_ops.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace nanovllm {
@@ -13,26 +15,35 @@ void with_kernels(Context& ctx, const Args& args) {
   kOp(kKernels(), ctx, args);
 }
 
+// attention's list of tasks, or sample's candidates.
+size_t workspace_bytes(int num_threads, int64_t num_seqs, int64_t vocab_size) {
+  return std::max(Arena::bytes_of(DType::kI32, {num_seqs + 1}),
+                  Arena::bytes_of(DType::kI32, {num_threads, vocab_size, 2}));
+}
+
 template <const Kernels& (*kKernels)()>
 OpTable make_table() {
-  return {.backend = "cpu",
-          .instruction_set = kKernels().instruction_set,
-          .device = &host_device(),
-          .block_size_multiple = 16,
-          .default_block_size = 16,
-          .weight_bytes = weight_bytes,
-          .store_weight = store_weight,
-          .kv_block_bytes = kv_block_bytes,
-          .embedding = embedding,
-          .linear = with_kernels<kKernels, linear, LinearArgs>,
-          .rms_norm = with_kernels<kKernels, rms_norm, RmsNormArgs>,
-          .add_rms_norm = with_kernels<kKernels, add_rms_norm, AddRmsNormArgs>,
-          .rope = with_kernels<kKernels, rope, RopeArgs>,
-          .silu_and_mul = with_kernels<kKernels, silu_and_mul, SiluAndMulArgs>,
-          .store_kv = store_kv,
-          .attention = with_kernels<kKernels, attention, AttentionArgs>,
-          .gather_rows = gather_rows,
-          .sample = with_kernels<kKernels, sample, SampleArgs>};
+  return {
+      .backend = "cpu",
+      .instruction_set = kKernels().instruction_set,
+      .device = &host_device(),
+      .block_size_multiple = 16,
+      .default_block_size = 16,
+      .default_batched_tokens = 512,  // enough rows to be bound by arithmetic; more would only delay decodes
+      .workspace_bytes = workspace_bytes,
+      .weight_bytes = weight_bytes,
+      .store_weight = store_weight,
+      .kv_block_bytes = kv_block_bytes,
+      .embedding = embedding,
+      .linear = with_kernels<kKernels, linear, LinearArgs>,
+      .rms_norm = with_kernels<kKernels, rms_norm, RmsNormArgs>,
+      .add_rms_norm = with_kernels<kKernels, add_rms_norm, AddRmsNormArgs>,
+      .rope = with_kernels<kKernels, rope, RopeArgs>,
+      .silu_and_mul = with_kernels<kKernels, silu_and_mul, SiluAndMulArgs>,
+      .store_kv = store_kv,
+      .attention = with_kernels<kKernels, attention, AttentionArgs>,
+      .gather_rows = gather_rows,
+      .sample = with_kernels<kKernels, sample, SampleArgs>};
 }
 
 }  // namespace

@@ -193,15 +193,14 @@ void attention_softmax(const AttentionTask& t, int row, int n, AttentionState<V,
   state.chunk_sum[row] = sum_of_lanes(sum);
 }
 
-// chunk_out[r][16 (vec … vec + kVecs)] = chain over the chunk's first n keys of p · v.
+// chunk_out[r][16 (vec … vec + kVecs)] = chain over the chunk's first n keys, which every row sees, of p · v.
 template <class V, int kRows, int kVecs>
 void attention_values(const AttentionTask& t, int64_t first_group, int n, int vec,
-                      AttentionState<V, kRows>& state, const int* row_keys) {
+                      AttentionState<V, kRows>& state) {
   V acc[kRows][kVecs];
   for (int r = 0; r < kRows; ++r)
     for (int j = 0; j < kVecs; ++j) acc[r][j] = V::zero();
-  int key = 0;
-  for (; key < n; ++key) {  // keys that every row sees
+  for (int key = 0; key < n; ++key) {
     const float* v = value_row(t, first_group + key / 16) + key % 16 * t.v_row_stride + vec * 16;
     V values[kVecs];
     for (int j = 0; j < kVecs; ++j) values[j] = V::load(v + j * 16);
@@ -211,13 +210,22 @@ void attention_values(const AttentionTask& t, int64_t first_group, int n, int ve
       for (int j = 0; j < kVecs; ++j) acc[r][j] = V::fma(p, values[j], acc[r][j]);
     }
   }
-  for (int r = 0; r < kRows; ++r) {  // the causal edge: keys that this row sees and another does not
-    for (int i = n; i < row_keys[r]; ++i) {
-      const float* v = value_row(t, first_group + i / 16) + i % 16 * t.v_row_stride + vec * 16;
-      const V p = V::broadcast(state.scores[r][i]);
-      for (int j = 0; j < kVecs; ++j) acc[r][j] = V::fma(p, V::load(v + j * 16), acc[r][j]);
-    }
+  for (int r = 0; r < kRows; ++r)
     for (int j = 0; j < kVecs; ++j) acc[r][j].store(state.chunk_out[r] + (vec + j) * 16);
+}
+
+// The chains of one row go on over keys [begin, end): the causal edge, which this row sees and another does
+// not.
+template <class V, int kRows>
+void attention_values_edge(const AttentionTask& t, int64_t first_group, int row, int begin, int end,
+                           AttentionState<V, kRows>& state) {
+  float* out = state.chunk_out[row];
+  const int num_vecs = (t.head_dim + 15) / 16;
+  for (int key = begin; key < end; ++key) {
+    const float* v = value_row(t, first_group + key / 16) + key % 16 * t.v_row_stride;
+    const V p = V::broadcast(state.scores[row][key]);
+    for (int j = 0; j < num_vecs; ++j)
+      V::fma(p, V::load(v + j * 16), V::load(out + j * 16)).store(out + j * 16);
   }
 }
 
@@ -268,9 +276,11 @@ void attention_rows(const AttentionTask& t) {
     const int num_vecs = (t.head_dim + 15) / 16;
     int vec = 0;
     for (; vec + kVecs <= num_vecs; vec += kVecs)
-      attention_values<V, kRows, kVecs>(t, first_group, shortest, vec, state, row_keys);
+      attention_values<V, kRows, kVecs>(t, first_group, shortest, vec, state);
     for (; vec < num_vecs; ++vec)
-      attention_values<V, kRows, 1>(t, first_group, shortest, vec, state, row_keys);
+      attention_values<V, kRows, 1>(t, first_group, shortest, vec, state);
+    for (int r = 0; r < kRows; ++r)
+      attention_values_edge<V, kRows>(t, first_group, r, shortest, row_keys[r], state);
     for (int r = 0; r < kRows; ++r)
       if (row_keys[r] > 0) attention_merge<V, kRows>(t, r, start == 0, state);
   }

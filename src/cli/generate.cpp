@@ -1,0 +1,143 @@
+#include "cli/generate.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/progress.h"
+#include "cli/prompts.h"
+#include "llm/llm.h"
+
+namespace nanovllm::cli {
+namespace {
+
+// Where answers go. Every failure to write is an error: an answer must not be lost in silence.
+class Output {
+ public:
+  explicit Output(const std::string& path) : name_(path == "-" ? "standard output" : path) {
+    if (path == "-") return;
+    file_.open(path, std::ios::binary);
+    if (!file_) fail(ErrorKind::kDevice, path, ": cannot open for writing: ", std::strerror(errno));
+  }
+
+  void write(const std::string& text) {
+    std::ostream& stream = file_.is_open() ? static_cast<std::ostream&>(file_) : std::cout;
+    stream << text << std::flush;
+    if (!stream) fail(ErrorKind::kDevice, name_, ": cannot write: ", std::strerror(errno));
+  }
+
+ private:
+  std::string name_;
+  std::ofstream file_;
+};
+
+std::string json_line(size_t index, const Completion& c) {
+  nlohmann::ordered_json line{{"index", index},
+                              {"text", c.text},
+                              {"token_ids", c.token_ids},
+                              {"finish_reason", finish_reason_name(c.finish_reason)},
+                              {"prompt_tokens", c.num_prompt_tokens},
+                              {"completion_tokens", c.token_ids.size()},
+                              {"seed", c.seed}};
+  if (!c.error.empty()) line["error"] = c.error;
+  return line.dump() + "\n";
+}
+
+// Answers in the order of the prompts, each once those before it are out.
+class Writer {
+ public:
+  Writer(Output& output, bool jsonl, size_t count) : output_(output), jsonl_(jsonl), pending_(count) {}
+
+  void add(size_t index, const Completion& completion) {
+    pending_[index] = completion;
+    while (next_ < pending_.size() && pending_[next_]) {
+      const Completion& c = *pending_[next_];
+      if (jsonl_)
+        output_.write(json_line(next_, c));
+      else if (c.error.empty())
+        output_.write(c.text + (pending_.size() > 1 ? "\n\n" : "\n"));
+      pending_[next_++] = Completion{};
+    }
+  }
+
+ private:
+  Output& output_;
+  bool jsonl_;
+  std::vector<std::optional<Completion>> pending_;
+  size_t next_ = 0;
+};
+
+// Text of a line as the model is to see it.
+Prompt make_prompt(const PromptLine& line, const GenerateOptions& options, const LLM& llm) {
+  if (line.token_ids) return Prompt(*line.token_ids);
+  if (!options.chat && !line.messages) return Prompt(line.text);
+  std::vector<ChatMessage> messages;
+  if (!options.system.empty()) messages.push_back({"system", options.system});
+  if (line.messages)
+    messages.insert(messages.end(), line.messages->begin(), line.messages->end());
+  else
+    messages.push_back({"user", line.text});
+  ChatOptions chat;
+  if (options.no_think) chat.enable_thinking = false;
+  return Prompt(llm.chat_template().render(messages, chat));
+}
+
+std::vector<PromptLine> all_prompts(const GenerateOptions& options) {
+  std::vector<PromptLine> lines;
+  for (const std::string& prompt : options.prompts) lines.emplace_back().text = prompt;
+  if (!options.input.empty())
+    for (PromptLine& line : read_prompts(options.input)) lines.push_back(std::move(line));
+  if (lines.empty()) fail(ErrorKind::kConfig, options.input, ": has no prompts");
+  return lines;
+}
+
+}  // namespace
+
+int run_generate(const GenerateOptions& options) {
+  std::vector<PromptLine> lines = all_prompts(options);
+  Output output(options.output);
+  LLM llm(options.engine);
+  if (options.chat) llm.chat_template();  // throws where there is none
+
+  // What cannot become a request is answered with its error; the rest is generated together.
+  Writer writer(output, options.format == "jsonl", lines.size());
+  Progress progress(lines.size());
+  bool all_good = true;
+  const auto complete = [&](size_t index, const Completion& completion) {
+    progress.add_finished();
+    progress.clear();
+    if (!completion.error.empty()) {
+      all_good = false;
+      std::cerr << "nanovllm: error: prompt " << index + 1 << ": " << completion.error << "\n";
+    }
+    writer.add(index, completion);
+  };
+  std::vector<Prompt> prompts;
+  std::vector<SamplingParams> params;
+  std::vector<size_t> line_of;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    std::string error = lines[i].error;
+    if (error.empty()) {
+      try {
+        prompts.push_back(make_prompt(lines[i], options, llm));
+        params.push_back(resolve(merged(lines[i].sampling, options.sampling), llm.generation_config()));
+        line_of.push_back(i);
+        continue;
+      } catch (const Error& bad_line) {
+        error = bad_line.what();
+      }
+    }
+    complete(i, {.finish_reason = FinishReason::kError, .error = error});
+  }
+  llm.generate(prompts, params,
+               {.on_completion = [&](size_t i, const Completion& c) { complete(line_of[i], c); },
+                .on_step = [&](const StepStats& step) { progress.add_step(step); }});
+  progress.clear();
+  if (isatty(STDERR_FILENO)) std::cerr << progress.text() << "\n";
+  return all_good ? 0 : 1;
+}
+
+}  // namespace nanovllm::cli

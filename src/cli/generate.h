@@ -1,0 +1,31 @@
+// nanovllm generate: answers to prompts from arguments, a text file or JSONL; as text or JSONL.
+//
+// Answers come out in the order of the prompts, each as soon as those before it are out. A prompt that is
+// refused gets a line on stderr (and its error in JSONL); the others are finished and written, and the exit
+// code is 1.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/sampling_flags.h"
+#include "llm/config.h"
+
+namespace nanovllm::cli {
+
+struct GenerateOptions {
+  EngineConfig engine;
+  SamplingFlags sampling;
+  std::vector<std::string> prompts;
+  std::string input;            // file of prompts, "-" = standard input, "" = none
+  std::string output = "-";     // file of answers, "-" = standard output
+  std::string format = "text";  // or "jsonl"
+  bool chat = false;            // prompts are user messages: apply the chat template
+  bool no_think = false;        // with chat: enable_thinking = false
+  std::string system;           // with chat: a system message first
+};
+
+// The exit code: 0, or 1 if some prompt had no answer. throws Error
+int run_generate(const GenerateOptions& options);
+
+}  // namespace nanovllm::cli

@@ -1,0 +1,96 @@
+// The program: subcommands and their flags. What each does is in its own file.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+
+#include "base/error.h"
+#include "cli/chat.h"
+#include "cli/generate.h"
+
+namespace nanovllm::cli {
+namespace {
+
+constexpr int kUsageError = 2;
+
+std::string flag_name(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return "--" + name;
+}
+
+void add_engine_flags(CLI::App& app, EngineConfig& config) {
+  app.add_option("model", config.model, "model folder in Hugging Face's form")->required();
+  visit_options(config, [&](const char* name, auto& field, const char* help) {
+    app.add_option(flag_name(name), field, help)->capture_default_str()->group("Engine");
+  });
+}
+
+void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
+  const char* group = "Sampling (what is left out comes from the model's generation_config.json)";
+  app.add_option("--temperature", flags.temperature, "0 to 2; 0 is greedy")->group(group);
+  app.add_option("--top-k", flags.top_k, "keep the k likeliest tokens; 0 keeps all")->group(group);
+  app.add_option("--top-p", flags.top_p, "keep the fewest tokens whose probabilities reach p")->group(group);
+  app.add_option("--seed", flags.seed, "same seed, same answer")->group(group);
+  app.add_option("--max-tokens", flags.max_tokens,
+                 "most tokens of an answer (default: the rest of the context)")
+      ->group(group);
+  app.add_flag("--ignore-eos{true}", flags.ignore_eos, "go on past the end of text")->group(group);
+  app.add_option("--stop-token-ids", flags.stop_token_ids, "token ids that end an answer")->group(group);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("nanovllm: a small, fast engine for Qwen-class language models");
+  app.require_subcommand(1);
+
+  GenerateOptions generate;
+  CLI::App& generate_app = *app.add_subcommand("generate", "answer prompts");
+  add_engine_flags(generate_app, generate.engine);
+  generate_app.add_option("prompts,--prompt", generate.prompts, "prompts");
+  generate_app.add_option(
+      "--input", generate.input,
+      "file of prompts: one a line, or .jsonl with prompt or messages (- is standard input)");
+  generate_app.add_option("--output", generate.output, "file of answers (- is standard output)")
+      ->capture_default_str();
+  generate_app.add_option("--format", generate.format, "text or jsonl")
+      ->check(CLI::IsMember({"text", "jsonl"}))
+      ->capture_default_str();
+  generate_app.add_flag("--chat", generate.chat, "prompts are user messages: apply the chat template");
+  generate_app.add_option("--system", generate.system, "with --chat: system message");
+  generate_app.add_flag("--no-think", generate.no_think, "with --chat: answer without thinking first");
+  add_sampling_flags(generate_app, generate.sampling);
+
+  ChatCommandOptions chat;
+  CLI::App& chat_app = *app.add_subcommand("chat", "talk with a model");
+  add_engine_flags(chat_app, chat.engine);
+  chat_app.add_option("--prompt", chat.prompt, "answer this and end");
+  chat_app.add_option("--system", chat.system, "system message");
+  chat_app.add_flag("--no-think", chat.no_think, "answer without thinking first");
+  add_sampling_flags(chat_app, chat.sampling);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsageError;
+  }
+  if (generate_app.parsed()) {
+    if (generate.prompts.empty() && generate.input.empty()) {
+      std::cerr << "nanovllm: generate: want prompts, as arguments or with --input\n";
+      return kUsageError;
+    }
+    return run_generate(generate);
+  }
+  return run_chat(chat);
+}
+
+}  // namespace
+}  // namespace nanovllm::cli
+
+int main(int argc, char** argv) {
+  try {
+    return nanovllm::cli::run(argc, argv);
+  } catch (const nanovllm::Error& error) {
+    std::cerr << "nanovllm: error: " << error.what() << "\n";
+  } catch (const std::bad_alloc&) {
+    std::cerr << "nanovllm: error: out of memory\n";
+  }
+  return 1;
+}

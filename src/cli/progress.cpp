@@ -1,0 +1,42 @@
+#include "cli/progress.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <sstream>
+
+namespace nanovllm::cli {
+
+Progress::Progress(size_t num_prompts) : num_prompts_(num_prompts), shown_(isatty(STDERR_FILENO) == 1) {}
+
+Progress::~Progress() { clear(); }
+
+void Progress::add_step(const StepStats& step) {
+  if (step.num_prompt_tokens > 0) {
+    prefill_tokens_ += step.num_prompt_tokens;
+    prefill_seconds_ += step.seconds;
+  } else {
+    decode_tokens_ += step.num_output_tokens;
+    decode_seconds_ += step.seconds;
+  }
+  const Clock::time_point now = Clock::now();
+  if (!shown_ || now - last_drawn_ < std::chrono::milliseconds(100)) return;
+  last_drawn_ = now;
+  drawn_ = true;
+  std::fprintf(stderr, "\r\033[K%s", text().c_str());
+}
+
+void Progress::clear() {
+  if (drawn_) std::fprintf(stderr, "\r\033[K");
+  drawn_ = false;
+}
+
+std::string Progress::text() const {
+  std::ostringstream text;
+  text << num_finished_ << "/" << num_prompts_ << " prompts";
+  if (prefill_seconds_ > 0) text << ", prefill " << int(prefill_tokens_ / prefill_seconds_) << " tok/s";
+  if (decode_seconds_ > 0) text << ", decode " << int(decode_tokens_ / decode_seconds_) << " tok/s";
+  return text.str();
+}
+
+}  // namespace nanovllm::cli

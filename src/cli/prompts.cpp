@@ -1,0 +1,137 @@
+#include "cli/prompts.h"
+
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace nanovllm::cli {
+namespace {
+
+using nlohmann::json;
+
+[[noreturn]] void wrong(const char* key, const json& value, const char* want) {
+  fail(ErrorKind::kRequest, key, " is ",
+       value.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 80), ", want ", want);
+}
+
+std::vector<TokenId> token_ids(const char* key, const json& value) {
+  std::vector<TokenId> ids;
+  if (!value.is_array()) wrong(key, value, "a list of token ids");
+  for (const json& id : value) {
+    if (!id.is_number_integer() || id.get<int64_t>() < INT32_MIN || id.get<int64_t>() > INT32_MAX)
+      wrong(key, value, "a list of token ids");
+    ids.push_back(id.get<TokenId>());
+  }
+  return ids;
+}
+
+std::vector<ChatMessage> messages(const json& value) {
+  std::vector<ChatMessage> result;
+  if (!value.is_array() || value.empty()) wrong("messages", value, "a list of messages");
+  for (const json& message : value) {
+    if (!message.is_object() || !message.contains("role") || !message["role"].is_string() ||
+        !message.contains("content") || !message["content"].is_string())
+      wrong("messages", message, "an object with the strings role and content");
+    result.push_back({message["role"].get<std::string>(), message["content"].get<std::string>()});
+  }
+  return result;
+}
+
+std::optional<int> whole_number(const json& line, const char* key) {
+  if (!line.contains(key)) return std::nullopt;
+  const json& value = line[key];
+  if (!value.is_number_integer() || value.get<int64_t>() < INT32_MIN || value.get<int64_t>() > INT32_MAX)
+    wrong(key, value, "a whole number");
+  return value.get<int>();
+}
+
+std::optional<float> number(const json& line, const char* key) {
+  if (!line.contains(key)) return std::nullopt;
+  if (!line[key].is_number()) wrong(key, line[key], "a number");
+  return line[key].get<float>();
+}
+
+SamplingFlags sampling_flags(const json& line) {
+  SamplingFlags flags{.temperature = number(line, "temperature"),
+                      .top_k = whole_number(line, "top_k"),
+                      .top_p = number(line, "top_p"),
+                      .max_tokens = whole_number(line, "max_tokens")};
+  if (line.contains("seed")) {
+    if (!line["seed"].is_number_unsigned()) wrong("seed", line["seed"], "a whole number, 0 or more");
+    flags.seed = line["seed"].get<uint64_t>();
+  }
+  if (line.contains("ignore_eos")) {
+    if (!line["ignore_eos"].is_boolean()) wrong("ignore_eos", line["ignore_eos"], "true or false");
+    flags.ignore_eos = line["ignore_eos"].get<bool>();
+  }
+  if (line.contains("stop_token_ids"))
+    flags.stop_token_ids = token_ids("stop_token_ids", line["stop_token_ids"]);
+  return flags;
+}
+
+PromptLine parse_object(const std::string& text) {
+  json line;
+  try {
+    line = json::parse(text);
+  } catch (const json::exception& error) {
+    fail(ErrorKind::kRequest, "is not JSON: ", error.what());
+  }
+  if (!line.is_object()) fail(ErrorKind::kRequest, "is ", line.type_name(), ", want a JSON object");
+  if (line.contains("prompt") == line.contains("messages"))
+    fail(ErrorKind::kRequest, "has ", line.contains("prompt") ? "both" : "neither", " prompt ",
+         line.contains("prompt") ? "and" : "nor", " messages, want one of them");
+  PromptLine prompt;
+  if (line.contains("messages")) {
+    prompt.messages = messages(line["messages"]);
+  } else if (line["prompt"].is_string()) {
+    prompt.text = line["prompt"].get<std::string>();
+  } else {
+    prompt.token_ids = token_ids("prompt", line["prompt"]);
+  }
+  prompt.sampling = sampling_flags(line);
+  return prompt;
+}
+
+}  // namespace
+
+PromptLine parse_prompt_line(const std::string& text, const std::string& where) {
+  try {
+    return parse_object(text);
+  } catch (const Error& error) {
+    PromptLine line;
+    line.error = where + ": " + error.what();
+    return line;
+  }
+}
+
+std::vector<PromptLine> read_prompts(const std::filesystem::path& path) {
+  std::string text;
+  if (path == "-")
+    text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  else
+    text = read_file(path, size_t{1} << 30);
+  const bool is_jsonl = path.extension() == ".jsonl" || path.extension() == ".json";
+
+  std::vector<PromptLine> lines;
+  int number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.pop_back();
+    begin = end + 1;
+    ++number;
+    if (line.empty()) continue;
+    if (is_jsonl) {
+      lines.push_back(parse_prompt_line(line, path.string() + ":" + std::to_string(number)));
+    } else {
+      PromptLine& prompt = lines.emplace_back();
+      prompt.text = line;
+    }
+  }
+  return lines;
+}
+
+}  // namespace nanovllm::cli

@@ -1,0 +1,31 @@
+// Prompts of a batch: from arguments, a text file (one a line), or JSONL.
+//
+// A JSONL line is an object with "prompt" (a string or a list of token ids) or "messages" (as chat APIs have
+// them), and any of temperature, top_k, top_p, seed, max_tokens, ignore_eos, stop_token_ids for this prompt
+// alone.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/sampling_flags.h"
+#include "tokenizer/chat_template.h"
+
+namespace nanovllm::cli {
+
+struct PromptLine {
+  std::string text;                               // of "prompt"
+  std::optional<std::vector<TokenId>> token_ids;  // of "prompt"
+  std::optional<std::vector<ChatMessage>> messages;
+  SamplingFlags sampling;
+  std::string error;  // what is wrong with this line; "" = nothing: the other lines go on
+};
+
+// "-" is standard input. By its ending, .jsonl or .json: JSONL; otherwise text. Empty lines are passed over.
+// throws Error(kDevice): the file cannot be read
+std::vector<PromptLine> read_prompts(const std::filesystem::path& path);
+PromptLine parse_prompt_line(const std::string& json, const std::string& where);
+
+}  // namespace nanovllm::cli

@@ -1,0 +1,40 @@
+#include "cli/sampling_flags.h"
+
+#include <limits>
+
+namespace nanovllm::cli {
+namespace {
+
+template <class T>
+std::optional<T> first_of(const std::optional<T>& a, const std::optional<T>& b) {
+  return a ? a : b;
+}
+
+}  // namespace
+
+SamplingFlags merged(const SamplingFlags& flags, const SamplingFlags& fallback) {
+  return {.temperature = first_of(flags.temperature, fallback.temperature),
+          .top_k = first_of(flags.top_k, fallback.top_k),
+          .top_p = first_of(flags.top_p, fallback.top_p),
+          .seed = first_of(flags.seed, fallback.seed),
+          .max_tokens = first_of(flags.max_tokens, fallback.max_tokens),
+          .ignore_eos = first_of(flags.ignore_eos, fallback.ignore_eos),
+          .stop_token_ids = first_of(flags.stop_token_ids, fallback.stop_token_ids)};
+}
+
+SamplingParams resolve(const SamplingFlags& flags, const GenerationConfig& generation_config) {
+  SamplingParams params;
+  const bool greedy = !generation_config.do_sample.value_or(true);
+  params.temperature =
+      flags.temperature.value_or(greedy ? 0.0f : generation_config.temperature.value_or(params.temperature));
+  params.top_k = flags.top_k.value_or(generation_config.top_k.value_or(params.top_k));
+  params.top_p = flags.top_p.value_or(generation_config.top_p.value_or(params.top_p));
+  params.seed = flags.seed;
+  // The scheduler ends a sequence at the end of the context.
+  params.max_tokens = flags.max_tokens.value_or(std::numeric_limits<int>::max());
+  params.ignore_eos = flags.ignore_eos.value_or(false);
+  params.stop_token_ids = flags.stop_token_ids.value_or(std::vector<TokenId>{});
+  return params;
+}
+
+}  // namespace nanovllm::cli

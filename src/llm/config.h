@@ -1,0 +1,45 @@
+// The engine's options, each with its default and its reason. One place: --help and every other front end
+// show what visit_options() lists.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace nanovllm {
+
+struct EngineConfig {
+  std::filesystem::path model;  // a Hugging Face folder: config.json, *.safetensors, tokenizer.json
+  int num_threads = 0;
+  int max_model_len = 0;
+  int max_num_seqs = 256;
+  int max_num_batched_tokens = 0;
+  int kvcache_block_size = 0;
+  int num_kvcache_blocks = -1;
+  double cpu_kvcache_space = 0;
+  std::string instruction_set;
+};
+
+// visit(name, field, help) for every option; names as in nano-vllm and vLLM where these have them.
+template <class Config, class Visitor>
+void visit_options(Config& config, Visitor&& visit) {
+  visit("num_threads", config.num_threads, "CPU threads (0: every processor that this process may use)");
+  visit("max_model_len", config.max_model_len,
+        "longest sequence in tokens, prompt and output (0: what the model was made for)");
+  visit("max_num_seqs", config.max_num_seqs, "most sequences that run at once; more of them wait");
+  visit("max_num_batched_tokens", config.max_num_batched_tokens,
+        "most tokens of one step: larger makes prompts faster, smaller keeps running answers fluent (0: the "
+        "backend's)");
+  visit("kvcache_block_size", config.kvcache_block_size,
+        "tokens per block of the KV cache (0: the backend's)");
+  visit("num_kvcache_blocks", config.num_kvcache_blocks, "blocks of the KV cache (-1: as memory allows)");
+  visit("cpu_kvcache_space", config.cpu_kvcache_space,
+        "GiB for the KV cache on the CPU (0: a quarter of the memory that is free after loading)");
+  visit("instruction_set", config.instruction_set,
+        "kernels to use: avx512, avx2 or portable; all give the same bits (default: the best that this "
+        "processor runs)");
+}
+
+// throws Error(kConfig): a value that makes no sense, with what was wanted
+void check_config(const EngineConfig& config);
+
+}  // namespace nanovllm

@@ -1,0 +1,196 @@
+#include "llm/llm.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "ops/cpu/cpu_ops.h"
+
+namespace nanovllm {
+namespace {
+
+int choose_max_model_len(const EngineConfig& config, const ModelConfig& model_config) {
+  if (config.max_model_len > model_config.max_position_embeddings)
+    fail(ErrorKind::kConfig, "max_model_len: is ", config.max_model_len,
+         ", want at most the model's max_position_embeddings=", model_config.max_position_embeddings);
+  return config.max_model_len > 0 ? config.max_model_len : model_config.max_position_embeddings;
+}
+
+// Whoever says that a token ends a text is believed: config.json, generation_config.json, the tokenizer.
+std::vector<TokenId> eos_union(const ModelConfig& config, const GenerationConfig& generation,
+                               const std::optional<Tokenizer>& tokenizer) {
+  std::set<TokenId> ids(config.eos_token_ids.begin(), config.eos_token_ids.end());
+  ids.insert(generation.eos_token_ids.begin(), generation.eos_token_ids.end());
+  if (tokenizer && tokenizer->eos_token_id()) ids.insert(*tokenizer->eos_token_id());
+  return {ids.begin(), ids.end()};
+}
+
+// null where the folder has none: such a model is run with token ids.
+std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& folder) {
+  if (!std::filesystem::exists(folder / "tokenizer.json")) return std::nullopt;
+  return Tokenizer::load(folder);
+}
+
+}  // namespace
+
+LLM::LLM(const EngineConfig& config) : model_name_(config.model.string()) {
+  check_config(config);
+  model_config_ = read_model_config(config.model);
+  generation_config_ = read_generation_config(config.model);
+  max_model_len_ = choose_max_model_len(config, model_config_);
+  tokenizer_ = load_tokenizer(config.model);
+  chat_template_ = ChatTemplate::load(config.model);
+  if (tokenizer_ && tokenizer_->num_tokens() > model_config_.vocab_size)
+    fail(ErrorKind::kConfig, model_name_, ": the tokenizer has ", tokenizer_->num_tokens(),
+         " tokens, want at most vocab_size=", model_config_.vocab_size);
+
+  const OpTable& ops = config.instruction_set.empty() ? cpu_ops() : cpu_ops(config.instruction_set);
+  const int budget = config.max_num_batched_tokens > 0
+                         ? config.max_num_batched_tokens
+                         : std::max(ops.default_batched_tokens, config.max_num_seqs);
+  const int block_size = config.kvcache_block_size > 0 ? config.kvcache_block_size : ops.default_block_size;
+  runner_ = std::make_unique<ModelRunner>(
+      config.model, model_config_,
+      RunnerConfig{.ops = &ops,
+                   .num_threads = config.num_threads > 0 ? config.num_threads : usable_processors(),
+                   .max_num_seqs = config.max_num_seqs,
+                   .max_num_batched_tokens = budget,
+                   .max_model_len = max_model_len_,
+                   .block_size = block_size,
+                   .num_blocks = std::max(0, config.num_kvcache_blocks),
+                   .max_kv_bytes = size_t(config.cpu_kvcache_space * double(size_t{1} << 30)),
+                   .num_valid_tokens = tokenizer_ ? tokenizer_->num_tokens() : 0});
+  scheduler_ = std::make_unique<Scheduler>(SchedulerLimits{.max_num_seqs = config.max_num_seqs,
+                                                           .max_num_batched_tokens = budget,
+                                                           .max_model_len = max_model_len_,
+                                                           .num_blocks = runner_->memory_plan().num_blocks,
+                                                           .block_size = block_size},
+                                           eos_union(model_config_, generation_config_, tokenizer_));
+}
+
+const ChatTemplate& LLM::chat_template() const {
+  if (!chat_template_)
+    fail(ErrorKind::kConfig, model_name_,
+         ": has no chat template, want one in tokenizer_config.json or chat_template.jinja");
+  return *chat_template_;
+}
+
+RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
+  check_sampling_params(params, model_config_.vocab_size);
+  auto sequence = std::make_unique<Sequence>();
+  if (prompt.token_ids) {
+    sequence->token_ids = *prompt.token_ids;
+  } else {
+    if (!tokenizer_)
+      fail(ErrorKind::kRequest, model_name_, ": has no tokenizer.json, want token ids as prompt");
+    sequence->token_ids = tokenizer_->encode(prompt.text, SpecialTokens::kParse, TemplateTokens::kAdd);
+  }
+  for (const TokenId id : sequence->token_ids)
+    if (id < 0 || id >= model_config_.vocab_size)
+      fail(ErrorKind::kRequest, "prompt: has token id ", id, ", want ids from 0 to ",
+           model_config_.vocab_size - 1);
+  sequence->id = next_id_;
+  sequence->params = params;
+  sequence->seed = params.seed ? *params.seed : random_seed();
+  sequence->num_prompt_tokens = sequence->num_tokens();
+  sequence->arrival_time = Clock::now();
+  scheduler_->add(std::move(sequence));
+
+  Stream& stream = streams_[next_id_];
+  if (tokenizer_) stream.detokenizer.emplace(*tokenizer_, SpecialText::kSkip);
+  return next_id_++;
+}
+
+bool LLM::abort(RequestId id) {
+  if (!scheduler_->abort(id)) return false;
+  aborted_.push_back(id);
+  return true;
+}
+
+RequestOutput LLM::make_output(const Sequence& sequence, Stream& stream) const {
+  RequestOutput output{.id = sequence.id,
+                       .finish_reason = sequence.finish_reason,
+                       .num_prompt_tokens = sequence.num_prompt_tokens,
+                       .num_output_tokens = sequence.num_output_tokens(),
+                       .seed = sequence.seed,
+                       .arrival_time = sequence.arrival_time,
+                       .first_token_time = sequence.first_token_time,
+                       .finish_time = sequence.finish_time};
+  const auto first = sequence.token_ids.begin() + sequence.num_prompt_tokens + stream.num_sent;
+  output.token_ids.assign(first, sequence.token_ids.end());
+  stream.num_sent = sequence.num_output_tokens();
+  if (!stream.detokenizer) return output;
+  for (size_t i = 0; i < output.token_ids.size(); ++i) {
+    // The token that stopped the answer is not part of its text.
+    const bool stopped = i + 1 == output.token_ids.size() && sequence.finish_reason == FinishReason::kStop;
+    if (!stopped) output.text += stream.detokenizer->push(output.token_ids[i]);
+  }
+  if (sequence.finished()) output.text += stream.detokenizer->finish();
+  return output;
+}
+
+std::vector<RequestOutput> LLM::step() {
+  const Clock::time_point start = Clock::now();
+  aborted_.clear();
+  const Batch& batch = scheduler_->schedule();
+  if (batch.num_tokens() > 0) scheduler_->update(runner_->run(batch));
+
+  std::vector<RequestOutput> outputs;
+  if (batch.num_tokens() > 0)
+    for (const Sequence* sequence : scheduler_->progressed())
+      outputs.push_back(make_output(*sequence, streams_.at(sequence->id)));
+  for (const auto& sequence : scheduler_->take_finished()) {
+    outputs.push_back(make_output(*sequence, streams_.at(sequence->id)));
+    streams_.erase(sequence->id);
+  }
+  const int num_output_tokens = batch.num_sampled();
+  last_step_ = {.num_prompt_tokens = batch.num_tokens() - num_output_tokens,
+                .num_output_tokens = num_output_tokens,
+                .seconds = std::chrono::duration<double>(Clock::now() - start).count()};
+  return outputs;
+}
+
+std::vector<Completion> LLM::generate(std::span<const Prompt> prompts, std::span<const SamplingParams> params,
+                                      const GenerateHooks& hooks) {
+  if (params.size() != 1 && params.size() != prompts.size())
+    fail(ErrorKind::kRequest, "generate: has ", params.size(), " sets of sampling parameters for ",
+         prompts.size(), " prompts, want one for all or one for each");
+  if (has_unfinished())
+    fail(ErrorKind::kRequest, "generate: other requests are unfinished, want step() until they are done");
+  std::vector<Completion> completions(prompts.size());
+  std::map<RequestId, size_t> index_of;
+  const auto complete = [&](size_t index) {
+    if (hooks.on_completion) hooks.on_completion(index, completions[index]);
+  };
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    try {
+      index_of[add_request(prompts[i], params[params.size() == 1 ? 0 : i])] = i;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kRequest) throw;
+      completions[i].finish_reason = FinishReason::kError;
+      completions[i].error = error.what();
+      complete(i);
+    }
+  }
+  while (has_unfinished()) {
+    for (const RequestOutput& output : step()) {
+      const size_t index = index_of.at(output.id);
+      Completion& completion = completions[index];
+      completion.text += output.text;
+      completion.token_ids.insert(completion.token_ids.end(), output.token_ids.begin(),
+                                  output.token_ids.end());
+      completion.finish_reason = output.finish_reason;
+      completion.num_prompt_tokens = output.num_prompt_tokens;
+      completion.seed = output.seed;
+      if (output.finish_reason == FinishReason::kError)
+        completion.error = "the model's logits are not numbers: its weights may be damaged";
+      if (hooks.on_text && !output.text.empty()) hooks.on_text(index, output.text);
+      if (output.finished()) complete(index);
+    }
+    if (hooks.on_step) hooks.on_step(last_step_);
+  }
+  return completions;
+}
+
+}  // namespace nanovllm

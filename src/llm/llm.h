@@ -1,0 +1,131 @@
+// The front door for those who embed the engine.
+//
+//   LLM llm({.model = "models/demo"});
+//   for (const Completion& c : llm.generate({Prompt("Once upon a time")}, {SamplingParams{}})) std::cout <<
+//   c.text;
+//
+// or, request by request: add_request, then step() until has_unfinished() is false; each step gives what
+// became certain. A request is judged when it comes in: a bad one throws Error(kRequest) and changes nothing
+// for the others. Single-threaded: one thread at a time calls an LLM. Several LLMs live side by side in one
+// process.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/scheduler.h"
+#include "llm/config.h"
+#include "models/generation_config.h"
+#include "runtime/model_runner.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/detokenizer.h"
+#include "tokenizer/tokenizer.h"
+
+namespace nanovllm {
+
+// Text, or token ids that somebody else has made. Text may hold special tokens, as in Hugging Face's
+// tokenizer(text).
+struct Prompt {
+  explicit Prompt(std::string prompt_text) : text(std::move(prompt_text)) {}
+  explicit Prompt(std::vector<TokenId> ids) : token_ids(std::move(ids)) {}
+
+  std::string text;
+  std::optional<std::vector<TokenId>> token_ids;
+};
+
+// What a request got in one step.
+struct RequestOutput {
+  RequestId id = 0;
+  std::string text;                // what became certain: the pieces joined are the answer
+  std::vector<TokenId> token_ids;  // new in this step
+  FinishReason finish_reason = FinishReason::kNone;
+  int num_prompt_tokens = 0;
+  int num_output_tokens = 0;  // so far
+  uint64_t seed = 0;          // used for sampling; gives the same answer again
+  Clock::time_point arrival_time, first_token_time, finish_time;
+
+  bool finished() const { return finish_reason != FinishReason::kNone; }
+};
+
+// A whole answer.
+struct Completion {
+  std::string text;
+  std::vector<TokenId> token_ids;
+  FinishReason finish_reason = FinishReason::kNone;
+  int num_prompt_tokens = 0;
+  uint64_t seed = 0;
+  std::string error;  // why the request was refused or ended with kError; "" if all is well
+};
+
+// What a step did, for progress displays.
+struct StepStats {
+  int num_prompt_tokens = 0;
+  int num_output_tokens = 0;
+  double seconds = 0;
+};
+
+// What generate() tells while it runs; each may be empty.
+struct GenerateHooks {
+  std::function<void(size_t index, const std::string& text)> on_text;  // a piece of an answer
+  std::function<void(size_t index, const Completion& completion)>
+      on_completion;  // an answer is whole, or refused
+  std::function<void(const StepStats& step)> on_step;
+};
+
+class LLM {
+ public:
+  // Loads the model. throws Error, naming option, file or field
+  explicit LLM(const EngineConfig& config);
+
+  // throws Error(kRequest): the prompt or a parameter is wrong
+  RequestId add_request(const Prompt& prompt, const SamplingParams& params);
+  std::vector<RequestOutput> step();
+  // Ends a request; its last output comes from the next step(). False: there is none of this id.
+  bool abort(RequestId id);
+  bool has_unfinished() const { return scheduler_->has_unfinished() || !aborted_.empty(); }
+
+  // All answers, in the order of the prompts. One set of parameters for all, or one for each prompt. A prompt
+  // that is refused gets a Completion with its error; the others go on.
+  // throws Error(kRequest): the number of parameter sets fits neither; requests of add_request are unfinished
+  std::vector<Completion> generate(
+      std::span<const Prompt> prompts, std::span<const SamplingParams> params,
+      const GenerateHooks& hooks = {});
+
+  const ModelConfig& model_config() const { return model_config_; }
+  const GenerationConfig& generation_config() const { return generation_config_; }
+  const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  // throws Error(kConfig): the model folder has no chat template
+  const ChatTemplate& chat_template() const;
+  int max_model_len() const { return max_model_len_; }
+  const ModelRunner& runner() const { return *runner_; }
+  const Scheduler& scheduler() const { return *scheduler_; }
+  const StepStats& last_step() const { return last_step_; }
+
+ private:
+  struct Stream {  // one request's way out
+    std::optional<Detokenizer> detokenizer;
+    int num_sent = 0;  // output tokens
+  };
+
+  RequestOutput make_output(const Sequence& sequence, Stream& stream) const;
+
+  ModelConfig model_config_;
+  GenerationConfig generation_config_;
+  std::string model_name_;
+  std::optional<Tokenizer> tokenizer_;
+  std::optional<ChatTemplate> chat_template_;
+  int max_model_len_ = 0;
+  std::unique_ptr<ModelRunner> runner_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::map<RequestId, Stream> streams_;
+  std::vector<RequestId> aborted_;  // since the last step
+  RequestId next_id_ = 1;
+  StepStats last_step_;
+};
+
+}  // namespace nanovllm

@@ -1,0 +1,45 @@
+// Batch → ModelInput and sampling arrays on the device, with one copy.
+//
+// All arrays of a Batch are laid end to end in one staging buffer, each at a multiple of 64 bytes, and go
+// down together. Sizes are fixed at start by the engine's limits, so a step allocates nothing.
+#pragma once
+
+#include <vector>
+
+#include "engine/batch.h"
+#include "models/decoder.h"
+#include "ops/sample.h"
+#include "tensor/device.h"
+
+namespace nanovllm {
+
+// The longest arrays that a step can have.
+struct BatchLimits {
+  int64_t max_num_tokens = 0;
+  int64_t max_num_seqs = 0;
+  int64_t max_num_sampled = 0;
+  int64_t max_blocks = 0;  // of one sequence
+};
+
+class InputBuffers {
+ public:
+  InputBuffers(const Device& device, const BatchLimits& limits);
+
+  // Valid until the next upload.
+  void upload(const Batch& batch);
+  const ModelInput& model_input() const { return input_; }   // without the cache, which is the runner's
+  const SampleArgs& sample_args() const { return sample_; }  // without out and logits
+
+ private:
+  template <class T>
+  Tensor put(const std::vector<T>& array, std::initializer_list<int64_t> shape);
+
+  const Device& device_;
+  std::vector<int32_t> staging_;
+  DeviceBuffer buffer_;
+  size_t used_ = 0;  // words
+  ModelInput input_;
+  SampleArgs sample_;
+};
+
+}  // namespace nanovllm

@@ -1,0 +1,25 @@
+// Where the memory goes, by arithmetic, before the first step: weights, activations of the largest step, KV
+// blocks.
+#pragma once
+
+#include "models/decoder.h"
+#include "runtime/input_buffers.h"
+
+namespace nanovllm {
+
+struct MemoryPlan {
+  size_t weight_bytes = 0;      // parameters and the rope table
+  size_t activation_bytes = 0;  // the arena: the largest step
+  size_t kv_block_bytes = 0;    // keys and values of one block, all layers
+  int num_blocks = 0;
+};
+
+// What a forward and the sampler of the largest step take from the arena: the forward is run with ops that do
+// nothing. The model's parameters are loaded.
+size_t measure_activations(const OpTable& ops, const Decoder& model, const BatchLimits& limits,
+                           int num_threads);
+
+// Memory that the system can still give: MemAvailable, cut by a cgroup's limit. 0: cannot be told.
+size_t available_memory();
+
+}  // namespace nanovllm
