@@ -33,7 +33,7 @@ std::optional<size_t> length_of(const Value& value);
 Value get_attribute(const Value& value, const std::string& name);
 // value[key]: key first, then attribute. Undefined if there is neither.
 Value get_item(Budget& budget, const Value& value, const Value& key);
-// value[begin:end:step]; parts may be none.
+// value[begin:end:step]; parts may be none. Refuses what has no slices.
 Value get_slice(Budget& budget, const Value& value, const Value& begin, const Value& end, const Value& step);
 
 // The method of that name, bound to the value; undefined if there is none. Those that change a list or dict

@@ -16,6 +16,7 @@ const std::string& name_argument(const Value& name, std::string_view what) {
 }
 
 Value map(Machine& machine, const Value& input, const Arguments& a) {
+  if (!is_true(input)) return make_generator({});  // none and 0 too, whatever the arguments
   std::vector<Value> results;
   if (a.positional.empty()) {
     const Bound bound("map", a, {"attribute", "default"}, 1);
@@ -38,6 +39,7 @@ Value map(Machine& machine, const Value& input, const Arguments& a) {
 // Keeps the items whose value or attribute passes the test (without one: is true), or those that fail.
 template <bool kByAttribute, bool kKeep>
 Value select(Machine& machine, const Value& input, const Arguments& a) {
+  if (!is_true(input)) return make_generator({});
   constexpr size_t kBefore = kByAttribute ? 1 : 0;
   if (a.positional.size() < kBefore) refuse("selectattr or rejectattr lacks the name of an attribute");
   const AttributePath path(kByAttribute ? a.positional[0] : Value::string(""));

@@ -87,7 +87,7 @@ std::vector<Value> iterate(Budget& budget, const Value& value) {
       budget.items(2 * all.size());
       std::vector<Value> items;
       items.reserve(all.size());
-      for (std::string_view character : all) items.push_back(text_like(value, std::string(character)));
+      for (std::string_view character : all) items.push_back(Value::string(std::string(character)));
       return items;
     }
     default:
@@ -162,7 +162,7 @@ Value get_slice(Budget& budget, const Value& value, const Value& begin, const Va
   if (value.is_undefined()) refuse(value.why());
   const Iterator* row = value.as<Iterator>();
   if (!value.is_string() && !value.is_sequence() && !(row && row->form == Iterator::kRange))
-    return Value::undefined(object_name(value) + " has no slices");
+    refuse(object_name(value), " has no slices, want a text or a list");
   std::vector<std::string_view> letters;
   if (value.is_string()) {
     budget.bytes(value.text().size() * 2);
@@ -170,7 +170,7 @@ Value get_slice(Budget& budget, const Value& value, const Value& begin, const Va
   }
   const size_t size = value.is_string() ? letters.size() : row ? row->values.size() : value.items().size();
   const auto indices = slice_indices(int64_t(size), begin, end, step);
-  if (!indices) return Value::undefined("the ends of a slice are not whole numbers");
+  if (!indices) refuse("the ends of a slice are not whole numbers");
   if (value.is_string()) {
     std::string text;
     for (size_t i : *indices) text += letters[i];

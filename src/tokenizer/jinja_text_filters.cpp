@@ -92,10 +92,11 @@ Value indent(Machine& machine, const Value& input, const Arguments& a) {
     by = bound[0].text();
   else
     by = pad_text(machine.budget, "", bound.integer(0, 4), 'r');
-  const Value text = soft_text(machine, input);
+  if (input.is_undefined()) refuse(input.why());
+  if (!input.is_string()) refuse("indent of a value of type ", type_name(input), ", want a text");
   std::string out = bound.truth(1, false) ? by : "";
   bool first = true;
-  for (std::string_view rest = text.text();;) {
+  for (std::string_view rest = input.text();;) {
     const size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = rest.substr(0, end);
     machine.budget.bytes(by.size() + end);
@@ -107,7 +108,7 @@ Value indent(Machine& machine, const Value& input, const Arguments& a) {
     if (end == rest.size()) break;
     rest.remove_prefix(end + 1);
   }
-  return text_like(text, std::move(out));
+  return text_like(input, std::move(out));
 }
 
 Value center(Machine& machine, const Value& input, const Arguments& a) {
@@ -116,16 +117,17 @@ Value center(Machine& machine, const Value& input, const Arguments& a) {
   return text_like(text, pad_text(machine.budget, text.text(), bound.integer(0, 80), 'c'));
 }
 
-Value truncate(Machine& machine, const Value& input, const Arguments& a) {
+Value truncate(Machine&, const Value& input, const Arguments& a) {
   const Bound bound("truncate", a, {"length", "killwords", "end", "leeway"});
-  const std::string text = to_str(machine.budget, input), end = bound.has(2) ? bound.string(2) : "...";
+  const std::string end = bound.has(2) ? bound.string(2) : "...";
   const int64_t length = bound.integer(0, 255),
                 leeway = bound.has(3) && !bound[3].is_none() ? bound.integer(3, 5) : 5;
   const int64_t kept = length - int64_t(count_characters(end));
   if (kept < 0 || leeway < 0)
     refuse("truncate to ", length, " characters, want at least those of '", end, "'");
-  const std::vector<std::string_view> all = characters(text);
-  if (int64_t(all.size()) - leeway <= length) return Value::string(text);
+  if (int64_t(length_of(input).value_or(size_t(1) << 40)) - leeway <= length) return input;
+  if (!input.is_string()) refuse("truncate of a value of type ", type_name(input), ", want a text");
+  const std::vector<std::string_view> all = characters(input.text());
   std::string out;
   for (int64_t i = 0; i < kept; ++i) out += all[size_t(i)];
   if (!bound.truth(1, false)) out = out.substr(0, out.rfind(' '));
@@ -163,12 +165,22 @@ std::string quote_url(std::string_view text, bool keep_slash) {
 Value url_encode(Machine& machine, const Value& input, const Arguments& a) {
   Bound("urlencode", a, {});
   machine.budget.bytes(input.is_string() ? 3 * input.text().size() : 0);
-  if (!input.is_dict()) return Value::string(quote_url(to_str(machine.budget, input), true));
+  if (!input.is_dict() && !input.is_sequence())
+    return Value::string(quote_url(to_str(machine.budget, input), true));
   std::string out;
-  for (const auto& [key, value] : input.as_dict().items()) {
+  const auto append = [&](const Value& key, const Value& value) {
     if (!out.empty()) out += '&';
     out +=
         quote_url(to_str(machine.budget, key), false) + "=" + quote_url(to_str(machine.budget, value), false);
+  };
+  if (input.is_dict()) {
+    for (const auto& [key, value] : input.as_dict().items()) append(key, value);
+    return Value::string(std::move(out));
+  }
+  for (const Value& pair : input.items()) {
+    const std::vector<Value> parts = iterate(machine.budget, pair);
+    if (parts.size() != 2) refuse("urlencode of a row of ", parts.size(), " values, want pairs");
+    append(parts[0], parts[1]);
   }
   return Value::string(std::move(out));
 }

@@ -56,7 +56,7 @@ TEST(JinjaFilter, TextFiltersWorkOnTheTextOfAnything) {
        "a\n    b\n\n    c|  a\n  b|a\n> \n> b"},
       {"{{ 'a' | center(4) }}|{{ 'a b c' | wordcount }} {{ 'a b/é' | urlencode }} {{ {'a': 'b&'} | urlencode "
        "}}",
-       " a  |3 a%20b/%C3%A9 a=b%26"},
+       " a  |3 a%20b/%C3%A9 a=b%26 k=1"},
       {"{{ 'abcdef ghi jkl' | truncate(9) }} {{ 'abcdef ghi jkl' | truncate(9, true, '!', 0) }} {{ 'abc' | "
        "truncate(3) }}",
        "abcdef ghi jkl abcdef g! abc"},
@@ -72,6 +72,11 @@ TEST(JinjaFilter, TextFiltersWorkOnTheTextOfAnything) {
       {"{{ 'a' | replace('b', 'c', old='d') }}", "replace gets 'old' twice"},
       {"{{ 'a' | indent(depth=2) }}", "indent takes no argument named 'depth'"},
       {"{{ 'a' | trim(1) }}", "argument 1 of trim is int, want a text"},
+      {"{{ 5 | indent }}", "indent of a value of type int, want a text"},
+      {"{{ y | indent }}", "'y' is undefined"},
+      {"{{ 5 | truncate }}", "truncate of a value of type int, want a text"},
+      {"{{ [1] | urlencode }}", "a value of type int cannot be walked over"},
+      {"{{ [[1]] | urlencode }}", "urlencode of a row of 1 values, want pairs"},
       {"{{ 'abc' | truncate(2) }}", "truncate to 2 characters, want at least those of '...'"},
       {"{{ 'a' | xmlattr }}", "xmlattr of a value of type str, want a dict"},
       {"{{ {'a b': 1} | xmlattr }}", "xmlattr: 'a b' is no name of an attribute"},
@@ -148,9 +153,10 @@ TEST(JinjaFilter, RowsAreSortedSelectedAndJoined) {
       {"{{ [{'a': {'b': [5]}}] | map(attribute='a.b.0') | list }} {{ [[1]] | map(attribute=0) | list }} {{ "
        "[{}] | map(attribute='a', default=2) | list }}",
        "[5] [1] [2]"},
-      {"{{ ['ab'] | map('replace', 'a', 'x') | list }} {{ x | items | list }} {{ {'a': 1} | count }} {{ "
+      {"{{ ['ab'] | map('replace', 'a', 'x') | list }} {{ x | items | list }} {{ none | map('upper') | list "
+       "}} {{ {'a': 1} | count }} {{ "
        "{'a': 1} | attr('a') is defined }}",
-       "['xb'] [] 1 False"},
+       "['xb'] [] [] 1 False"},
   });
   expect_refuses({
       {"{{ 5 | length }}", "a value of type int has no length"},
