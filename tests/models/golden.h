@@ -1,0 +1,119 @@
+// Reference data of tests/golden: tiny random models and what Hugging Face transformers computes with them in
+// float32 (tools/make_reference_models.py), and the harness that runs a model over it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "checkpoint/safetensors.h"
+#include "engine/batch.h"
+#include "ops/cpu/cpu_ops.h"
+#include "runtime/model_runner.h"
+#include "support.h"
+
+namespace nanovllm::test {
+
+// The named array of a reference.safetensors, widened to float.
+inline std::vector<float> reference_array(const Checkpoint& reference, const std::string& name) {
+  const CheckpointTensor* tensor = reference.find(name);
+  std::vector<float> values(tensor->data.size() / 4);
+  if (tensor->dtype == DType::kF32) {
+    std::memcpy(values.data(), tensor->data.data(), tensor->data.size());
+  } else {
+    std::vector<int32_t> ids(values.size());
+    std::memcpy(ids.data(), tensor->data.data(), tensor->data.size());
+    std::copy(ids.begin(), ids.end(), values.begin());
+  }
+  return values;
+}
+
+inline std::vector<TokenId> reference_ids(const Checkpoint& reference, const std::string& name) {
+  const std::vector<float> values = reference_array(reference, name);
+  return {values.begin(), values.end()};
+}
+
+inline RunnerConfig small_runner(const OpTable& ops = cpu_ops(), int num_threads = 2) {
+  return {.ops = &ops,
+          .num_threads = num_threads,
+          .max_num_seqs = 8,
+          .max_num_batched_tokens = 256,
+          .max_model_len = 256,
+          .block_size = 16,
+          .num_blocks = 128,
+          .logits_for_all_rows = true};
+}
+
+// Asks for logits of every token of the batch, not only of each sequence's last.
+inline void want_all_rows(Batch& batch) {
+  const size_t rows = size_t(batch.num_tokens());
+  batch.logits_indices.resize(rows);
+  for (size_t i = 0; i < rows; ++i) batch.logits_indices[i] = int32_t(i);
+  batch.temperature.assign(rows, 0);
+  batch.top_k.assign(rows, 0);
+  batch.top_p.assign(rows, 1);
+  batch.seeds.assign(2 * rows, 0);
+  batch.sample_positions.assign(rows, 0);
+  batch.sample_indices.assign(rows, 0);
+}
+
+inline Sequence make_sequence(const std::vector<TokenId>& ids, int first_block, int num_blocks) {
+  Sequence sequence;
+  sequence.token_ids = ids;
+  sequence.num_prompt_tokens = int(ids.size());
+  for (int i = 0; i < num_blocks; ++i) sequence.block_table.push_back(first_block + i);
+  return sequence;
+}
+
+// All positions of one prompt, run in chunks of `chunk` tokens.
+struct ForwardResult {
+  std::vector<std::vector<float>> hidden_states;  // [num_layers + 1][num_tokens * hidden_size]
+  std::vector<float> logits;                      // [num_tokens * vocab_size]
+};
+
+inline ForwardResult run_prompt(ModelRunner& runner, const std::vector<TokenId>& ids, int chunk) {
+  ForwardResult result;
+  result.hidden_states.resize(size_t(runner.model().config().num_layers) + 1);
+  const TraceHook hook = [&](std::string_view name, int layer, const Tensor& t) {
+    if (name != "residual" && name != "norm") return;
+    auto& out = result.hidden_states[name == "norm" ? result.hidden_states.size() - 1 : size_t(layer)];
+    out.insert(out.end(), t.ptr<float>(), t.ptr<float>() + t.num_elements());
+  };
+  runner.set_trace(&hook);
+  Sequence sequence = make_sequence(ids, 3, int(ids.size() + 15) / 16);
+  Batch batch;
+  while (sequence.num_uncomputed_tokens() > 0) {
+    sequence.num_scheduled_tokens = std::min(chunk, sequence.num_uncomputed_tokens());
+    build_batch({&sequence}, 16, batch);
+    want_all_rows(batch);
+    const Tensor logits = runner.run_logits(batch);
+    result.logits.insert(result.logits.end(), logits.ptr<float>(),
+                         logits.ptr<float>() + logits.num_elements());
+    sequence.num_computed_tokens += sequence.num_scheduled_tokens;
+  }
+  runner.set_trace(nullptr);
+  return result;
+}
+
+inline float largest(const std::vector<float>& values) {
+  float max = 0;
+  for (const float v : values) max = std::max(max, std::fabs(v));
+  return max;
+}
+
+// The largest difference; infinite where a value is no number.
+inline float largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  float max = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    const float difference = std::fabs(a[i] - b[i]);
+    max = std::isnan(difference) ? INFINITY : std::max(max, difference);
+  }
+  return max;
+}
+
+}  // namespace nanovllm::test
