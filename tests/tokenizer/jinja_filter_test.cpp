@@ -55,7 +55,8 @@ TEST(JinjaFilter, TextFiltersWorkOnTheTextOfAnything) {
       {"{{ 'a\nb\n\nc' | indent }}|{{ 'a\nb' | indent(2, true) }}|{{ 'a\n\nb' | indent('> ', blank=true) }}",
        "a\n    b\n\n    c|  a\n  b|a\n> \n> b"},
       {"{{ 'a' | center(4) }}|{{ 'a b c' | wordcount }} {{ 'a b/é' | urlencode }} {{ {'a': 'b&'} | urlencode "
-       "}}",
+       "}} "
+       "{{ [['k', 1]] | urlencode }}",
        " a  |3 a%20b/%C3%A9 a=b%26 k=1"},
       {"{{ 'abcdef ghi jkl' | truncate(9) }} {{ 'abcdef ghi jkl' | truncate(9, true, '!', 0) }} {{ 'abc' | "
        "truncate(3) }}",

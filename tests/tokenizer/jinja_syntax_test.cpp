@@ -96,6 +96,7 @@ TEST(JinjaSyntax, LoopsKnowWhereTheyAre) {
        "aTrue bTrue aFalse "},
       {"{% for i in [] %}x{% else %}none{% endfor %}", "none"},
       {"{% for i in [1] %}{% break %}{% else %}none{% endfor %}", "none"},  // no turn reached its end
+      {"{% for i in [1, 2] %}{% continue %}{% else %}none{% endfor %}", "none"},
       {"{% for i in [1, 2] %}{% if i == 2 %}{% break %}{% endif %}{% else %}none{% endfor %}", ""},
       {"{% for i in range(6) %}{% if i == 1 %}{% continue %}{% elif i == 4 %}{% break %}{% endif %}{{ i }}{% "
        "endfor %}",
