@@ -21,7 +21,7 @@ class Budget {
   // Text and list items made, all in all. Templates that add turn by turn to one string copy it each time:
   // this allows a thousand turns of a final prompt of 1 MB.
   static constexpr size_t kMaxBytes = size_t{512} << 20;
-  // One prompt. Far beyond what any model reads.
+  // One prompt, or one text or list on the way to it. Far beyond what any model reads.
   static constexpr size_t kMaxOutput = size_t{64} << 20;
 
   void step(size_t count = 1) {
@@ -31,7 +31,8 @@ class Budget {
   }
   // Call it before the text or the list is made.
   void bytes(size_t count) {
-    if (count > kMaxBytes || (bytes_ += count) > kMaxBytes)
+    if (count > kMaxOutput) refuse("the template makes more than ", kMaxOutput >> 20, " MiB at once");
+    if ((bytes_ += count) > kMaxBytes)
       refuse("the template makes more than ", kMaxBytes >> 20, " MiB of text and lists");
   }
   void items(size_t count) {

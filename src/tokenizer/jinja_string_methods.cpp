@@ -373,14 +373,20 @@ std::string pad_text(Budget& budget, std::string_view text, int64_t width, char 
   budget.bytes(text.size());
   const int64_t missing = width - int64_t(count_characters(text));
   if (missing <= 0) return std::string(text);
-  budget.bytes(size_t(std::min<int64_t>(missing, Budget::kMaxBytes + 1)));
+  budget.bytes(size_t(std::min<int64_t>(missing, Budget::kMaxBytes)) * fill.size());
   const int64_t before = side == 'l'   ? missing
                          : side == 'r' ? 0
                                        : missing / 2 + (missing & width & 1);  // as CPython
   std::string out;
-  for (int64_t i = 0; i < before; ++i) out += fill;
+  const auto append_fill = [&](int64_t count) {
+    if (fill.size() == 1)
+      out.append(size_t(count), fill[0]);
+    else
+      for (int64_t i = 0; i < count; ++i) out += fill;
+  };
+  append_fill(before);
   out += text;
-  for (int64_t i = before; i < missing; ++i) out += fill;
+  append_fill(missing - before);
   return out;
 }
 

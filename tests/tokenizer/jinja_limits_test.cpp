@@ -76,14 +76,14 @@ TEST(JinjaLimits, EndlessWorkIsAnError) {
   expect_refuses({
       {"{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
        "the template runs for more than 10000000 steps"},
-      {"{{ 'x' * 1000000000000 }}", "the template makes more than 512 MiB of text and lists"},
-      {"{{ [1] * 1000000000000000000000000000000 }}", "the template makes more than 512 MiB"},
-      {"{{ 'x' | center(1000000000000) }}", "the template makes more than 512 MiB"},
-      {"{{ [1] | tojson(indent=1000000000000) }}", "the template makes more than 512 MiB"},
-      {"{{ '%999999999d' % 1 }}", "the template makes more than 512 MiB"},
+      {"{{ 'x' * 1000000000000 }}", "the template makes more than 64 MiB at once"},
+      {"{{ [1] * 1000000000000000000000000000000 }}", "the template makes more than 64 MiB at once"},
+      {"{{ 'x' | center(1000000000000) }}", "the template makes more than 64 MiB at once"},
+      {"{{ [1] | tojson(indent=1000000000000) }}", "the template makes more than 64 MiB at once"},
+      {"{{ '%999999999d' % 1 }}", "the template makes more than 64 MiB at once"},
       {"{% set ns = namespace(s='xxxxxxxx') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor "
        "%}",
-       "the template makes more than 512 MiB"},
+       "the template makes more than 64 MiB at once"},
       {"{% set ns = namespace(s=[1]) %}{% for i in range(99) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ "
        "ns.s }}",
        "more than"},
@@ -92,6 +92,8 @@ TEST(JinjaLimits, EndlessWorkIsAnError) {
        "the template runs for more than 10000000 steps"},
       {"{% set s = 'x' * 1000000 %}{% for i in range(99) %}{{ s }}{% endfor %}",
        "the text grows beyond 64 MiB"},
+      {"{% set s = 'x' * 60000000 %}{% for i in range(99) %}{% set t = s + 'y' %}{% endfor %}",
+       "the template makes more than 512 MiB of text and lists"},
       {"{{ [1] | batch(1000000000000, 1) }}", "the template runs for more than"},
       {"{{ [1] | slice(1000000000000) }}", "the template runs for more than"},
   });
