@@ -264,6 +264,9 @@ ExpressionPtr Parser::parse_subscript(ExpressionPtr operand) {
     if (!indices.empty()) want_operator(",");
     indices.push_back(parse_index());
   }
+  for (const ExpressionPtr& index : indices)
+    if (indices.size() > 1 && index->kind == E::kSlice)
+      source_.fail_at(index->offset, "a slice beside other indices, want it alone");
   want_operator("]");
   if (indices.size() == 1) return node(E::kItem, offset, std::move(operand), std::move(indices[0]));
   ExpressionPtr tuple = make({.kind = E::kTuple, .offset = offset, .parts = std::move(indices)});

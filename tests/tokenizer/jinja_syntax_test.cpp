@@ -198,6 +198,7 @@ TEST(JinjaSyntax, WhatCannotBeParsedIsToldWithItsPlace) {
       {"{% set 1 = 2 %}", "unexpected '1', want a variable to assign to"},
       {"{% macro m(a=1, b) %}{% endmacro %}", "a parameter without a default"},
       {"{% call x %}{% endcall %}", "{% call %} without a call"},
+      {"{{ a[1:, 2] }}", "test:1:6: a slice beside other indices"},
       {"{% break %}", "{% break %} stands outside a loop"},
       {"{% for i in x %}{% macro m() %}{% continue %}{% endmacro %}{% endfor %}",
        "{% continue %} stands outside a loop"},
