@@ -2,7 +2,8 @@
 //   throw Error   what a user, a file or the machine can cause (bad flag, corrupt checkpoint, out of memory)
 //   ASSERT        what only a bug in this program can cause; prints and aborts, also in release builds
 //
-// A message is one sentence: where, what is, what was wanted, what to do. Context is added once, where it is known.
+// A message is one sentence: where, what is, what was wanted, what to do. Context is added once, where it is
+// known.
 #pragma once
 
 #include <sstream>
@@ -44,5 +45,4 @@ void warn(const std::string& message);
 
 }  // namespace nanovllm
 
-#define ASSERT(condition) \
-  ((condition) ? void() : ::nanovllm::assert_failed(#condition, __FILE__, __LINE__))
+#define ASSERT(condition) ((condition) ? void() : ::nanovllm::assert_failed(#condition, __FILE__, __LINE__))

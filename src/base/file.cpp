@@ -42,7 +42,8 @@ MappedFile::~MappedFile() {
 std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   const MappedFile file(path);
   if (file.bytes().size() > max_bytes)
-    fail(ErrorKind::kDevice, path.string(), ": has ", file.bytes().size(), " bytes, want at most ", max_bytes);
+    fail(ErrorKind::kDevice, path.string(), ": has ", file.bytes().size(), " bytes, want at most ",
+         max_bytes);
   return std::string(file.text());
 }
 

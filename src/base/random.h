@@ -1,8 +1,9 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011, "Parallel Random Numbers: As Easy as
-// 1, 2, 3", table 2).
+// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw 2011, "Parallel Random Numbers: As
+// Easy as 1, 2, 3", table 2).
 //
-// The value is a function of key and counter alone, so a draw depends on what it is for (seed, sample, position), never
-// on how many draws came before it. Plain scalar arithmetic on uint32: the same on every processor and on the GPU.
+// The value is a function of key and counter alone, so a draw depends on what it is for (seed, sample,
+// position), never on how many draws came before it. Plain scalar arithmetic on uint32: the same on every
+// processor and on the GPU.
 #pragma once
 
 #include <array>

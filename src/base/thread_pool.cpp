@@ -45,53 +45,69 @@ class DenormalsOff {
 
 }  // namespace
 
+// A job is over when its tasks are done, not when every worker has looked at it: a worker that sleeps or was
+// put aside by the system costs its share of the work, never a wait. So a late worker may still hold the job
+// before; the ticket tells.
 struct ThreadPool::State {
   std::vector<std::thread> workers;
 
-  // The job in hand. Written by the caller while no worker is inside a job; published by `generation`.
-  Task task;
-  int64_t count = 0;
-  std::atomic<int64_t> next{0};
+  // The job in hand: its number in the upper half, the tasks that nobody has taken yet in the lower half. The
+  // other fields are written only while that is none, so whoever takes a task reads what belongs to it.
+  std::atomic<uint64_t> ticket{0};
+  std::atomic<const void*> object{nullptr};
+  std::atomic<void (*)(const void*, int64_t)> call{nullptr};
+  std::atomic<uint32_t> count{0};
+  std::atomic<uint32_t> num_done{0};
 
-  std::atomic<uint32_t> generation{0};  // one more for each job
-  std::atomic<int> num_finished{0};     // workers that are through with the job
   std::atomic<int> num_sleeping{0};
   std::atomic<bool> stopping{false};
   std::mutex mutex;
   std::condition_variable wake;
 
-  void work() {
-    for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < count;
-         i = next.fetch_add(1, std::memory_order_relaxed))
-      task.call(task.object, i);
+  uint32_t job() const { return uint32_t(ticket.load(std::memory_order_acquire) >> 32); }
+
+  // Does tasks of job `number` until none is left.
+  void work(uint32_t number) {
+    uint64_t seen = ticket.load(std::memory_order_acquire);
+    while (uint32_t(seen >> 32) == number && uint32_t(seen) > 0) {
+      if (!ticket.compare_exchange_weak(seen, seen - 1, std::memory_order_acq_rel, std::memory_order_acquire))
+        continue;
+      const uint32_t index = count.load(std::memory_order_relaxed) - uint32_t(seen);
+      call.load(std::memory_order_relaxed)(object.load(std::memory_order_relaxed), index);
+      num_done.fetch_add(1, std::memory_order_release);
+      seen = ticket.load(std::memory_order_acquire);
+    }
   }
 
+  // Returns once there is a job after `seen`, or the pool ends.
   void wait_for_job(uint32_t seen) {
     const auto deadline = std::chrono::steady_clock::now() + kSpinTime;
     for (int spins = 0;; ++spins) {
-      if (generation.load(std::memory_order_acquire) != seen) return;
+      if (job() != seen) return;
       if (spins % 64 == 63 && std::chrono::steady_clock::now() > deadline) break;
       pause();
     }
     std::unique_lock lock(mutex);
     num_sleeping.fetch_add(1);
-    wake.wait(lock, [&] { return generation.load() != seen; });
+    wake.wait(lock, [&] { return uint32_t(ticket.load() >> 32) != seen; });
     num_sleeping.fetch_sub(1);
   }
 
   void worker_loop() {
     const DenormalsOff denormals_off;
-    for (uint32_t seen = 0;; ++seen) {
+    for (uint32_t seen = 0;;) {
       wait_for_job(seen);
       if (stopping.load(std::memory_order_acquire)) return;
-      work();
-      num_finished.fetch_add(1, std::memory_order_release);
+      seen = job();
+      work(seen);
     }
   }
 
-  // Starts a job, or ends the workers if `stopping` is set.
-  void announce() {
-    generation.fetch_add(1);  // sequentially consistent, as is num_sleeping: one of the two sides sees the other
+  // Starts the next job, or ends the workers if `stopping` is set.
+  void announce(uint32_t num_tasks) {
+    // Sequentially consistent, as is num_sleeping: a worker that goes to sleep sees the new job, or is seen
+    // here.
+    ticket.store(uint64_t{job() + 1} << 32 | num_tasks);
     if (num_sleeping.load() == 0) return;
     const std::lock_guard lock(mutex);
     wake.notify_all();
@@ -110,7 +126,7 @@ ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
 
 ThreadPool::~ThreadPool() {
   state_->stopping.store(true, std::memory_order_release);
-  state_->announce();
+  state_->announce(0);
   for (std::thread& worker : state_->workers) worker.join();
 }
 
@@ -123,14 +139,15 @@ void ThreadPool::run_tasks(int64_t count, Task task) {
     for (int64_t i = 0; i < count; ++i) task.call(task.object, i);
     return;
   }
-  state.task = task;
-  state.count = count;
-  state.next.store(0, std::memory_order_relaxed);
-  state.num_finished.store(0, std::memory_order_relaxed);
-  state.announce();
-  state.work();
-  for (int spins = 0; state.num_finished.load(std::memory_order_acquire) != int(state.workers.size()); ++spins) {
-    // More threads than processors: let the others run.
+  ASSERT(count <= UINT32_MAX);
+  state.object.store(task.object, std::memory_order_relaxed);
+  state.call.store(task.call, std::memory_order_relaxed);
+  state.count.store(uint32_t(count), std::memory_order_relaxed);
+  state.num_done.store(0, std::memory_order_relaxed);
+  state.announce(uint32_t(count));
+  state.work(state.job());
+  for (int spins = 0; state.num_done.load(std::memory_order_acquire) != uint32_t(count); ++spins) {
+    // More threads than processors: let the one with the last task run.
     if (spins % 1024 == 1023)
       std::this_thread::yield();
     else

@@ -1,4 +1,5 @@
-// UTF-8, as The Unicode Standard defines it (section 3.9, table 3-7): no overlong forms, no surrogates, at most U+10FFFF.
+// UTF-8, as The Unicode Standard defines it (section 3.9, table 3-7): no overlong forms, no surrogates, at
+// most U+10FFFF.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,7 @@ struct Utf8Head {
     kInvalid,     // bytes that no continuation can make a character
   };
   Kind kind;
-  int length;           // bytes it takes: 1-4; of invalid ones the maximal part that is one U+FFFD (W3C, Unicode 3.9)
+  int length;  // bytes it takes: 1-4; of invalid ones the maximal part that is one U+FFFD (W3C, Unicode 3.9)
   char32_t code_point;  // of a character, else U+FFFD
 };
 
@@ -28,7 +29,8 @@ size_t find_invalid_utf8(std::string_view text);
 
 void append_utf8(std::string& out, char32_t code_point);
 
-// The text with every invalid part replaced by one U+FFFD, as Python's bytes.decode("utf-8", "replace") does it.
+// The text with every invalid part replaced by one U+FFFD, as Python's bytes.decode("utf-8", "replace") does
+// it.
 std::string replace_invalid_utf8(std::string_view text);
 
 }  // namespace nanovllm

@@ -1,0 +1,48 @@
+#include "llm/config.h"
+
+#include <cmath>
+#include <set>
+
+#include "support.h"
+
+namespace nanovllm {
+namespace {
+
+void expect_refused(std::string_view text, void (*change)(EngineConfig&)) {
+  EngineConfig config;
+  change(config);
+  test::expect_error(ErrorKind::kConfig, text, [&] { check_config(config); });
+}
+
+TEST(EngineConfig, DefaultsAreGood) { check_config(EngineConfig{}); }
+
+TEST(EngineConfig, RefusesWhatMakesNoSense) {
+  expect_refused("num_threads: is -1, want at least 0", [](EngineConfig& c) { c.num_threads = -1; });
+  expect_refused("num_threads: is 5000, want at most 1024", [](EngineConfig& c) { c.num_threads = 5000; });
+  expect_refused("max_model_len: is -1, want at least 0", [](EngineConfig& c) { c.max_model_len = -1; });
+  expect_refused("max_num_seqs: is 0, want at least 1", [](EngineConfig& c) { c.max_num_seqs = 0; });
+  expect_refused("max_num_batched_tokens: is -5", [](EngineConfig& c) { c.max_num_batched_tokens = -5; });
+  expect_refused("max_num_batched_tokens: is 4, want at least max_num_seqs=8", [](EngineConfig& c) {
+    c.max_num_batched_tokens = 4;
+    c.max_num_seqs = 8;
+  });
+  expect_refused("kvcache_block_size: is -16", [](EngineConfig& c) { c.kvcache_block_size = -16; });
+  expect_refused("num_kvcache_blocks: is 0, want -1 or at least 1",
+                 [](EngineConfig& c) { c.num_kvcache_blocks = 0; });
+  expect_refused("num_kvcache_blocks: is -2", [](EngineConfig& c) { c.num_kvcache_blocks = -2; });
+  expect_refused("cpu_kvcache_space: is -1", [](EngineConfig& c) { c.cpu_kvcache_space = -1; });
+  expect_refused("cpu_kvcache_space: is nan", [](EngineConfig& c) { c.cpu_kvcache_space = NAN; });
+}
+
+TEST(EngineConfig, EveryOptionHasANameAndAHelpText) {
+  EngineConfig config;
+  std::set<std::string> names;
+  visit_options(config, [&](const char* name, auto&, const char* help) {
+    EXPECT_TRUE(names.insert(name).second) << name;
+    EXPECT_GT(std::string(help).size(), 10u) << name;
+  });
+  EXPECT_EQ(names.size(), 8u);
+}
+
+}  // namespace
+}  // namespace nanovllm

@@ -1,0 +1,351 @@
+// The front door: requests at the door, answers in company, abort, errors that stay with their request.
+#include "llm/llm.h"
+
+#include <cmath>
+#include <fstream>
+
+#include "base/unicode.h"
+#include "support.h"
+
+namespace nanovllm {
+namespace {
+
+EngineConfig demo_config() { return {.model = test::demo_model(), .num_threads = 2, .max_num_seqs = 16}; }
+
+const std::vector<std::string>& stories() {
+  static const std::vector<std::string> prompts{
+      "Once upon a time",
+      "The little fox",
+      "a",
+      "It was a cold winter night, and the wind",
+      "One day, a rabbit named",
+      "Peter",
+      "In the middle of the forest there stood a small house with a red door",
+      "The king said to his daughter,"};
+  return prompts;
+}
+
+// Answers of each prompt alone, in a fresh engine.
+std::vector<Completion> alone(const EngineConfig& config, const SamplingParams& params) {
+  LLM llm(config);
+  std::vector<Completion> result;
+  for (const std::string& text : stories()) {
+    const std::vector<Prompt> one{Prompt(text)};
+    result.push_back(llm.generate(one, std::vector<SamplingParams>{params})[0]);
+  }
+  return result;
+}
+
+// All answers, request i coming in at step 3 i.
+std::vector<Completion> staggered(const EngineConfig& config, const SamplingParams& params) {
+  LLM llm(config);
+  std::vector<Completion> result(stories().size());
+  std::map<RequestId, size_t> index_of;
+  size_t num_added = 0;
+  for (size_t step = 0; num_added < stories().size() || llm.has_unfinished(); ++step) {
+    if (step % 3 == 0 && num_added < stories().size()) {
+      index_of[llm.add_request(Prompt(stories()[num_added]), params)] = num_added;
+      ++num_added;
+    }
+    for (const RequestOutput& output : llm.step()) {
+      Completion& c = result[index_of.at(output.id)];
+      c.text += output.text;
+      c.token_ids.insert(c.token_ids.end(), output.token_ids.begin(), output.token_ids.end());
+      c.finish_reason = output.finish_reason;
+    }
+  }
+  return result;
+}
+
+void expect_equal(const std::vector<Completion>& a, const std::vector<Completion>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].token_ids, b[i].token_ids) << i;
+    EXPECT_EQ(a[i].text, b[i].text) << i;
+    EXPECT_EQ(a[i].finish_reason, b[i].finish_reason) << i;
+  }
+}
+
+TEST(LLM, EightRequestsAtDifferentStepsAnswerAsAlone) {
+  const SamplingParams greedy{.temperature = 0, .max_tokens = 40};
+  const SamplingParams sampled{.temperature = 0.8f, .top_k = 20, .top_p = 0.9f, .seed = 7, .max_tokens = 40};
+  for (const SamplingParams& params : {greedy, sampled}) {
+    const std::vector<Completion> want = alone(demo_config(), params);
+    expect_equal(staggered(demo_config(), params), want);
+    EngineConfig tight = demo_config();
+    tight.max_num_seqs = 3;
+    tight.max_num_batched_tokens = 5;  // prompts in chunks of at most five tokens
+    expect_equal(staggered(tight, params), want);
+    EngineConfig one_thread = demo_config();
+    one_thread.num_threads = 1;
+    one_thread.kvcache_block_size = 32;
+    expect_equal(staggered(one_thread, params), want);
+  }
+}
+
+// C39: prompts and answers around the borders of blocks, for every block size.
+TEST(LLM, BlockBordersChangeNothing) {
+  std::vector<Prompt> prompts;
+  std::vector<SamplingParams> params;
+  for (const int length : {1, 15, 16, 17, 31, 32, 33}) {
+    for (const int max_tokens : {1, 2, 16, 17}) {
+      std::vector<TokenId> ids;
+      for (int i = 0; i < length; ++i) ids.push_back(100 + 37 * i % 5000);
+      prompts.emplace_back(ids);
+      params.push_back({.temperature = 0, .max_tokens = max_tokens, .ignore_eos = true});
+    }
+  }
+  std::vector<Completion> want;
+  for (const int block_size : {16, 32, 256}) {
+    EngineConfig config = demo_config();
+    config.kvcache_block_size = block_size;
+    LLM llm(config);
+    const std::vector<Completion> got = llm.generate(prompts, params);
+    if (want.empty()) want = got;
+    expect_equal(got, want);
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(int(got[i].token_ids.size()), params[i].max_tokens);
+    EXPECT_EQ(llm.scheduler().blocks().num_free_blocks(), llm.scheduler().blocks().num_blocks());
+  }
+}
+
+TEST(LLM, TwoModelsInOneProcessAnswerAsAlone) {
+  const std::vector<SamplingParams> params{{.temperature = 0, .max_tokens = 12, .ignore_eos = true}};
+  const std::vector<Prompt> prompts{Prompt(std::vector<TokenId>{5, 6, 7})};
+  const EngineConfig other{.model = test::golden("qwen3-tied-bf16"), .num_threads = 2};
+  LLM a(demo_config()), b(other);
+  const RequestId id = a.add_request(prompts[0], params[0]);
+  const std::vector<TokenId> from_b = b.generate(prompts, params)[0].token_ids;
+  std::vector<TokenId> from_a;
+  while (a.has_unfinished())
+    for (const RequestOutput& output : a.step()) {
+      EXPECT_EQ(output.id, id);
+      from_a.insert(from_a.end(), output.token_ids.begin(), output.token_ids.end());
+    }
+  EXPECT_EQ(from_a, LLM(demo_config()).generate(prompts, params)[0].token_ids);
+  EXPECT_EQ(from_b, LLM(other).generate(prompts, params)[0].token_ids);
+}
+
+TEST(LLM, AbortEndsOneRequestAndFreesItsBlocks) {
+  LLM llm(demo_config());
+  const SamplingParams params{.temperature = 0, .max_tokens = 30, .ignore_eos = true};
+  const RequestId first = llm.add_request(Prompt("Once upon a time"), params);
+  const RequestId second = llm.add_request(Prompt("The little fox"), params);
+  for (int i = 0; i < 5; ++i) llm.step();
+  EXPECT_TRUE(llm.abort(first));
+  EXPECT_FALSE(llm.abort(first));
+  EXPECT_FALSE(llm.abort(999));
+  std::map<RequestId, FinishReason> ends;
+  int num_tokens = 0;
+  while (llm.has_unfinished())
+    for (const RequestOutput& output : llm.step()) {
+      if (output.finished()) ends[output.id] = output.finish_reason;
+      if (output.id == second) num_tokens = output.num_output_tokens;
+    }
+  EXPECT_EQ(ends, (std::map<RequestId, FinishReason>{{first, FinishReason::kAbort},
+                                                     {second, FinishReason::kLength}}));
+  EXPECT_EQ(num_tokens, 30);
+  EXPECT_EQ(llm.scheduler().blocks().num_free_blocks(), llm.scheduler().blocks().num_blocks());
+
+  // The last of all requests, aborted while it waits for its first step: its end is still told.
+  const RequestId third = llm.add_request(Prompt("Peter"), params);
+  EXPECT_TRUE(llm.abort(third));
+  EXPECT_TRUE(llm.has_unfinished());
+  const std::vector<RequestOutput> outputs = llm.step();
+  ASSERT_EQ(outputs.size(), 1u);
+  EXPECT_EQ(outputs[0].finish_reason, FinishReason::kAbort);
+  EXPECT_FALSE(llm.has_unfinished());
+}
+
+TEST(LLM, BadRequestsAreRefusedAtTheDoor) {
+  LLM llm(demo_config());
+  const auto refused = [&](const Prompt& prompt, const SamplingParams& params, std::string_view text) {
+    test::expect_error(ErrorKind::kRequest, text, [&] { llm.add_request(prompt, params); });
+  };
+  refused(Prompt(""), {}, "prompt: has no tokens, want at least 1");
+  refused(Prompt(std::vector<TokenId>{}), {}, "prompt: has no tokens");
+  refused(Prompt(std::vector<TokenId>(2048, 5)), {},
+          "prompt: has 2048 tokens, want fewer than max_model_len=2048");
+  refused(Prompt(std::vector<TokenId>{1, -1}), {}, "prompt: has token id -1, want ids from 0 to 6143");
+  refused(Prompt(std::vector<TokenId>{6144}), {}, "prompt: has token id 6144");
+  refused(Prompt("a\xFFz"), {}, "UTF-8");
+  refused(Prompt("a"), {.max_tokens = 0}, "max_tokens: is 0, want at least 1");
+  refused(Prompt("a"), {.temperature = NAN}, "temperature: is nan");
+  refused(Prompt("a"), {.stop_token_ids = {7000}}, "stop_token_ids: has 7000");
+  EXPECT_FALSE(llm.has_unfinished());
+}
+
+TEST(LLM, TheLongestPromptRunsAndEndsAtTheContext) {
+  LLM llm(demo_config());
+  const std::vector<Prompt> prompts{Prompt(std::vector<TokenId>(2047, 5)),
+                                    Prompt(std::vector<TokenId>(2046, 5))};
+  const std::vector<SamplingParams> params{{.temperature = 0, .max_tokens = 100, .ignore_eos = true}};
+  const std::vector<Completion> completions = llm.generate(prompts, params);
+  EXPECT_EQ(completions[0].token_ids.size(), 1u);
+  EXPECT_EQ(completions[1].token_ids.size(), 2u);
+  EXPECT_EQ(completions[0].finish_reason, FinishReason::kLength);
+}
+
+TEST(LLM, APromptTooLongForTheCacheIsRefusedWithTheNumbers) {
+  EngineConfig config = demo_config();
+  config.num_kvcache_blocks = 8;
+  LLM llm(config);
+  test::expect_error(
+      ErrorKind::kRequest,
+      "prompt: has 128 tokens, want fewer than the 128 that the KV cache holds (8 blocks of 16)",
+      [&] { llm.add_request(Prompt(std::vector<TokenId>(128, 5)), {}); });
+  const std::vector<Prompt> prompts{Prompt(std::vector<TokenId>(127, 5))};
+  const std::vector<SamplingParams> params{{.max_tokens = 100, .ignore_eos = true}};
+  EXPECT_EQ(llm.generate(prompts, params)[0].finish_reason, FinishReason::kLength);
+}
+
+TEST(LLM, OneBadPromptOfABatchLosesNothingElse) {
+  LLM llm(demo_config());
+  const std::vector<Prompt> prompts{Prompt("Once upon a time"), Prompt(""), Prompt("The little fox")};
+  const std::vector<SamplingParams> params{{.temperature = 0, .max_tokens = 8, .ignore_eos = true}};
+  std::vector<size_t> completed;
+  const std::vector<Completion> completions = llm.generate(
+      prompts, params, {.on_completion = [&](size_t i, const Completion&) { completed.push_back(i); }});
+  EXPECT_EQ(completions[1].error, "prompt: has no tokens, want at least 1");
+  EXPECT_EQ(completions[0].token_ids.size(), 8u);
+  EXPECT_EQ(completions[2].token_ids.size(), 8u);
+  EXPECT_EQ(completed.size(), 3u);
+}
+
+TEST(LLM, ParameterSetsMustFitThePrompts) {
+  LLM llm(demo_config());
+  const std::vector<Prompt> prompts{Prompt("a"), Prompt("b"), Prompt("c")};
+  test::expect_error(ErrorKind::kRequest,
+                     "has 2 sets of sampling parameters for 3 prompts, want one for all or one",
+                     [&] { llm.generate(prompts, std::vector<SamplingParams>(2)); });
+  llm.add_request(prompts[0], {});
+  test::expect_error(ErrorKind::kRequest, "other requests are unfinished",
+                     [&] { llm.generate(prompts, std::vector<SamplingParams>(1)); });
+}
+
+TEST(LLM, PiecesOfAStreamJoinToTheAnswer) {
+  LLM llm(demo_config());
+  const std::vector<Prompt> prompts{Prompt("Zwölf Boxkämpfer 你好 😀")};
+  const std::vector<SamplingParams> params{
+      {.temperature = 1.5f, .seed = 3, .max_tokens = 200, .ignore_eos = true}};
+  std::string joined;
+  const Completion c =
+      llm.generate(prompts, params, {.on_text = [&](size_t, const std::string& text) { joined += text; }})[0];
+  EXPECT_EQ(joined, c.text);
+  EXPECT_EQ(c.text, llm.tokenizer()->decode(c.token_ids, SpecialText::kSkip));
+}
+
+TEST(LLM, StopTokensEndTheAnswerAndAreNotInItsText) {
+  LLM llm(demo_config());
+  const std::vector<Prompt> prompts{Prompt("Once upon a time")};
+  const Completion free =
+      llm.generate(prompts, std::vector<SamplingParams>{{.temperature = 0, .max_tokens = 20}})[0];
+  const TokenId stop = free.token_ids[6];
+  const Completion c = llm.generate(
+      prompts, std::vector<SamplingParams>{
+                   {.temperature = 0, .max_tokens = 20, .ignore_eos = true, .stop_token_ids = {stop}}})[0];
+  EXPECT_EQ(c.finish_reason, FinishReason::kStop);
+  EXPECT_EQ(c.token_ids.back(), stop);
+  EXPECT_EQ(c.text, llm.tokenizer()->decode(std::span(c.token_ids).first(c.token_ids.size() - 1),
+                                            SpecialText::kSkip));
+}
+
+// C06: rows of the vocabulary that the tokenizer does not know are never drawn, however hot.
+TEST(LLM, IdsPastTheTokenizerAreNeverSampled) {
+  const test::ScratchFolder folder;
+  for (const auto& entry : std::filesystem::directory_iterator(test::golden("qwen3-tied-bf16")))
+    if (entry.path().filename().string().starts_with("model"))
+      std::filesystem::create_symlink(entry.path(), folder / entry.path().filename().string());
+  std::filesystem::copy_file(test::golden("qwen3-tied-bf16") / "config.json", folder / "config.json");
+  // 256 byte tokens and a merged one for a vocabulary of 320 rows.
+  std::string vocab;
+  int id = 0;
+  const auto add = [&](int code_point) {
+    std::string text;
+    append_utf8(text, char32_t(code_point));
+    if (text == "\"" || text == "\\") text = "\\" + text;
+    vocab += (id ? "," : "") + ("\"" + text + "\":" + std::to_string(id));
+    ++id;
+  };
+  for (int byte = 0; byte < 256; ++byte)
+    if ((byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE) add(byte);
+  for (int i = 0; id < 256; ++i) add(256 + i);
+  folder.write(
+      "tokenizer.json",
+      R"({"added_tokens":[],"normalizer":null,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,)"
+      R"("use_regex":true},"post_processor":null,"decoder":{"type":"ByteLevel"},"model":{"type":"BPE",)"
+      R"("ignore_merges":false,"vocab":{)" +
+          vocab + R"(,"ab":256},"merges":["a b"]}})");
+  LLM llm({.model = folder.path(), .num_threads = 1});
+  ASSERT_EQ(llm.tokenizer()->num_tokens(), 257);
+  const std::vector<Prompt> prompts{
+      Prompt(std::vector<TokenId>{5, 300})};  // ids of the model, not of the tokenizer: accepted
+  const std::vector<SamplingParams> params{
+      {.temperature = 2, .seed = 1, .max_tokens = 200, .ignore_eos = true}};
+  const Completion completion = llm.generate(prompts, params)[0];
+  EXPECT_EQ(completion.token_ids.size(), 200u);
+  for (const TokenId token : completion.token_ids) EXPECT_LT(token, 257);
+  EXPECT_EQ(llm.tokenizer()->decode(std::vector<TokenId>{300}, SpecialText::kSkip), "");
+}
+
+// C32: config.json, generation_config.json and the tokenizer each may name tokens that end a text.
+TEST(LLM, EveryNamedEosEndsAText) {
+  LLM llm(demo_config());
+  const TokenId im_end = *llm.tokenizer()->find("<|im_end|>"),
+                end_of_text = *llm.tokenizer()->find("<|endoftext|>");
+  EXPECT_EQ(llm.generation_config().eos_token_ids, (std::vector<TokenId>{im_end, end_of_text}));
+  EXPECT_EQ(llm.model_config().eos_token_ids, (std::vector<TokenId>{im_end}));
+  const std::string text =
+      llm.chat_template().render(std::vector<ChatMessage>{{"user", "Hello!"}}, {.enable_thinking = false});
+  const std::vector<Prompt> prompts{Prompt(text)};
+  const Completion c =
+      llm.generate(prompts, std::vector<SamplingParams>{{.temperature = 0, .max_tokens = 100}})[0];
+  EXPECT_EQ(c.finish_reason, FinishReason::kStop);
+  EXPECT_EQ(c.token_ids.back(), im_end);
+  const Completion longer = llm.generate(
+      prompts, std::vector<SamplingParams>{{.temperature = 0, .max_tokens = 100, .ignore_eos = true}})[0];
+  EXPECT_EQ(longer.token_ids.size(), 100u);
+}
+
+TEST(LLM, ModelsWithoutTokenizerTakeTokenIdsOnly) {
+  LLM llm({.model = test::golden("qwen3-untied-f32"), .num_threads = 1});
+  test::expect_error(ErrorKind::kRequest, "has no tokenizer.json, want token ids",
+                     [&] { llm.add_request(Prompt("hello"), {}); });
+  test::expect_error(ErrorKind::kConfig, "has no chat template", [&] { llm.chat_template(); });
+  const std::vector<Prompt> prompts{Prompt(std::vector<TokenId>{5, 6})};
+  EXPECT_EQ(llm.generate(prompts, std::vector<SamplingParams>{{.max_tokens = 3, .ignore_eos = true}})[0]
+                .token_ids.size(),
+            3u);
+}
+
+TEST(LLM, RefusesAContextThatTheModelDoesNotHave) {
+  EngineConfig config = demo_config();
+  config.max_model_len = 4096;
+  test::expect_error(ErrorKind::kConfig,
+                     "max_model_len: is 4096, want at most the model's max_position_embeddings=2048",
+                     [&] { LLM llm(config); });
+}
+
+TEST(LLM, RefusesATokenizerThatIsTooLarge) {
+  const test::ScratchFolder folder;
+  for (const auto& entry : std::filesystem::directory_iterator(test::golden("qwen3-tied-bf16")))
+    std::filesystem::create_symlink(entry.path(), folder / entry.path().filename().string());
+  std::filesystem::create_symlink(test::demo_model() / "tokenizer.json", folder / "tokenizer.json");
+  test::expect_error(ErrorKind::kConfig, "the tokenizer has 6144 tokens, want at most vocab_size=320",
+                     [&] { LLM llm({.model = folder.path()}); });
+}
+
+TEST(LLM, ASeedGivesTheSameAnswerAndNoneADifferentOne) {
+  LLM llm(demo_config());
+  const std::vector<Prompt> prompts(3, Prompt("Once upon a time"));
+  const auto answers = [&](std::optional<uint64_t> seed) {
+    return llm.generate(prompts,
+                        std::vector<SamplingParams>{{.temperature = 1, .seed = seed, .max_tokens = 30}});
+  };
+  const std::vector<Completion> seeded = answers(5), free = answers({});
+  EXPECT_EQ(seeded[0].token_ids, seeded[1].token_ids);
+  EXPECT_NE(free[0].token_ids, free[1].token_ids);
+  EXPECT_EQ(answers(free[0].seed)[2].token_ids, free[0].token_ids);  // the seed that was drawn is told
+}
+
+}  // namespace
+}  // namespace nanovllm
