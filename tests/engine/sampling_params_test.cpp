@@ -1,0 +1,98 @@
+#include "engine/sampling_params.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+
+namespace nanovllm {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// What is said of a parameter set; "" of a right one.
+template <class Change>
+std::string verdict(Change&& change, int64_t vocab_size = 100) {
+  SamplingParams params;
+  change(params);
+  try {
+    check_sampling_params(params, vocab_size);
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(int(error.kind()), int(ErrorKind::kRequest));
+    return error.what();
+  }
+}
+
+std::string with_temperature(float value) {
+  return verdict([=](SamplingParams& p) { p.temperature = value; });
+}
+std::string with_top_p(float value) {
+  return verdict([=](SamplingParams& p) { p.top_p = value; });
+}
+std::string with_top_k(int value) {
+  return verdict([=](SamplingParams& p) { p.top_k = value; });
+}
+std::string with_max_tokens(int value) {
+  return verdict([=](SamplingParams& p) { p.max_tokens = value; });
+}
+std::string with_stop_ids(std::vector<TokenId> ids, int64_t vocab_size = 100) {
+  return verdict([&](SamplingParams& p) { p.stop_token_ids = std::move(ids); }, vocab_size);
+}
+
+TEST(SamplingParams, DefaultsAreRight) {
+  EXPECT_EQ(verdict([](SamplingParams&) {}), "");
+}
+
+TEST(SamplingParams, TemperatureFrom0To2) {
+  for (const float right :
+       {0.0f, -0.0f, std::numeric_limits<float>::denorm_min(), 1e-9f, 1e-5f, 0.001f, 2.0f})
+    EXPECT_EQ(with_temperature(right), "") << right;
+  EXPECT_EQ(with_temperature(std::nextafter(2.0f, 3.0f)), "temperature: is 2, want 0 to 2");
+  EXPECT_EQ(with_temperature(2.5f), "temperature: is 2.5, want 0 to 2");
+  EXPECT_EQ(with_temperature(-0.5f), "temperature: is -0.5, want 0 to 2");
+  EXPECT_EQ(with_temperature(kNan), "temperature: is nan, want 0 to 2");
+  EXPECT_EQ(with_temperature(kInf), "temperature: is inf, want 0 to 2");
+  EXPECT_EQ(with_temperature(-kInf), "temperature: is -inf, want 0 to 2");
+}
+
+TEST(SamplingParams, TopPMoreThan0AtMost1) {
+  for (const float right : {std::numeric_limits<float>::denorm_min(), 0.5f, 1.0f})
+    EXPECT_EQ(with_top_p(right), "") << right;
+  EXPECT_EQ(with_top_p(0), "top_p: is 0, want more than 0 and at most 1");
+  EXPECT_EQ(with_top_p(-0.1f), "top_p: is -0.1, want more than 0 and at most 1");
+  EXPECT_EQ(with_top_p(1.5f), "top_p: is 1.5, want more than 0 and at most 1");
+  EXPECT_EQ(with_top_p(kNan), "top_p: is nan, want more than 0 and at most 1");
+  EXPECT_EQ(with_top_p(kInf), "top_p: is inf, want more than 0 and at most 1");
+}
+
+TEST(SamplingParams, TopKMinus1OrMore) {
+  for (const int right : {-1, 0, 1, 100, std::numeric_limits<int>::max()})
+    EXPECT_EQ(with_top_k(right), "") << right;
+  EXPECT_EQ(with_top_k(-2), "top_k: is -2, want 0 (all) or more");
+  EXPECT_EQ(with_top_k(std::numeric_limits<int>::min()), "top_k: is -2147483648, want 0 (all) or more");
+}
+
+TEST(SamplingParams, MaxTokensAtLeast1) {
+  for (const int right : {1, std::numeric_limits<int>::max()}) EXPECT_EQ(with_max_tokens(right), "") << right;
+  EXPECT_EQ(with_max_tokens(0), "max_tokens: is 0, want at least 1");
+  EXPECT_EQ(with_max_tokens(-7), "max_tokens: is -7, want at least 1");
+}
+
+TEST(SamplingParams, StopTokenIdsAreInTheVocabulary) {
+  EXPECT_EQ(with_stop_ids({0, 99, 99}), "");
+  EXPECT_EQ(with_stop_ids({0, 100}), "stop_token_ids: has 100, want ids from 0 to 99");
+  EXPECT_EQ(with_stop_ids({-1}), "stop_token_ids: has -1, want ids from 0 to 99");
+  EXPECT_EQ(with_stop_ids({std::numeric_limits<TokenId>::max()}, int64_t{1} << 31), "");
+}
+
+TEST(SamplingParams, AnySeedIsRight) {
+  for (const uint64_t seed : {uint64_t{0}, ~uint64_t{0}})
+    EXPECT_EQ(verdict([=](SamplingParams& p) { p.seed = seed; }), "");
+}
+
+}  // namespace
+}  // namespace nanovllm

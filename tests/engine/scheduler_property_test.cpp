@@ -1,0 +1,328 @@
+// One property: whatever the memory, the budget and the order of arrivals, the completions are the same.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+
+#include "engine/fake_model.h"
+#include "engine/make_sequence.h"
+#include "engine/scheduler.h"
+#include "support.h"
+
+namespace nanovllm {
+namespace {
+
+using test::make_sequence;
+
+const std::vector<TokenId> kEosIds{1, 2};
+
+struct Request {
+  std::vector<TokenId> prompt;
+  SamplingParams params;
+};
+
+struct Completion {
+  std::vector<TokenId> token_ids;  // prompt and output
+  FinishReason reason = FinishReason::kNone;
+};
+
+bool contains(const std::vector<TokenId>& ids, TokenId id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+// What a request gives by itself: a plain loop, no blocks, no batch. max_len: of the model or the cache.
+Completion alone(const Request& request, int max_len) {
+  const SamplingParams& params = request.params;
+  Completion result{request.prompt};
+  uint64_t last_entry = 0, hidden = 0;
+  for (int position = 0, produced = 0;; ++position) {
+    last_entry = test::fake_entry(last_entry, result.token_ids[size_t(position)], position);
+    hidden = test::fake_attend(hidden, last_entry);
+    if (position + 1 < int(result.token_ids.size())) continue;
+    const TokenId id = test::fake_sample(hidden, {.temperature = params.temperature,
+                                                  .top_p = params.top_p,
+                                                  .top_k = std::max(0, params.top_k),
+                                                  .seed = params.seed.value(),
+                                                  .position = position + 1,
+                                                  .sample_index = 0});
+    if (id < 0) return {result.token_ids, FinishReason::kError};
+    result.token_ids.push_back(id);
+    const bool eos = contains(kEosIds, id) && !params.ignore_eos;
+    if (eos || contains(params.stop_token_ids, id)) return {result.token_ids, FinishReason::kStop};
+    if (++produced == params.max_tokens || int(result.token_ids.size()) == max_len)
+      return {result.token_ids, FinishReason::kLength};
+  }
+}
+
+// How often the interesting things happened: a workload that never meets them shows nothing.
+struct Tally {
+  int refused = 0, aborted = 0, errors = 0, stops = 0, lengths = 0, waits = 0, mixed_steps = 0, chunks = 0;
+};
+
+// Runs requests through a Scheduler and looks at every step.
+class Workload {
+ public:
+  Workload(const SchedulerLimits& limits, std::vector<Request> requests, Tally& tally)
+      : limits_(limits),
+        max_len_(std::min(limits.max_model_len, limits.num_blocks * limits.block_size)),
+        requests_(std::move(requests)),
+        scheduler_(limits, kEosIds),
+        model_(limits.num_blocks, limits.block_size),
+        tally_(tally) {}
+
+  bool all_submitted() const { return next_ == requests_.size(); }
+  bool done() const { return all_submitted() && !scheduler_.has_unfinished(); }
+  size_t num_requests() const { return requests_.size(); }
+
+  void submit() {
+    const RequestId id = next_++;
+    auto sequence = make_sequence(id, requests_[id].prompt, requests_[id].params);
+    const Sequence* borrowed = sequence.get();
+    if (sequence->num_prompt_tokens < max_len_) {
+      scheduler_.add(std::move(sequence));
+      live_.push_back(borrowed);
+      return;
+    }
+    const int waiting = scheduler_.num_waiting(), free = scheduler_.blocks().num_free_blocks();
+    test::expect_error(ErrorKind::kRequest,
+                       "has " + std::to_string(requests_[id].prompt.size()) + " tokens, want",
+                       [&] { scheduler_.add(std::move(sequence)); });
+    EXPECT_EQ(scheduler_.num_waiting(), waiting);
+    EXPECT_EQ(scheduler_.blocks().num_free_blocks(), free);
+    ++tally_.refused;
+  }
+
+  void abort(RequestId id) {
+    const bool is_live =
+        std::any_of(live_.begin(), live_.end(), [&](const Sequence* s) { return s->id == id; });
+    EXPECT_EQ(scheduler_.abort(id), is_live);
+    if (is_live) aborted_.insert(id);
+    scheduler_.check_integrity();
+    take_finished();
+  }
+
+  void step() {
+    const bool unfinished = scheduler_.has_unfinished();
+    const Batch& batch = scheduler_.schedule();
+    EXPECT_EQ(batch.num_tokens() > 0, unfinished);
+    check_admission();
+    check_shares(batch);
+    check_batch(batch);
+    std::vector<const Sequence*> sampled;
+    for (const Sequence* seq : live_)
+      if (seq->num_scheduled_tokens > 0 && seq->num_scheduled_tokens == seq->num_uncomputed_tokens())
+        sampled.push_back(seq);
+    scheduler_.update(model_.run(batch));
+    scheduler_.check_integrity();
+    std::erase_if(sampled, [](const Sequence* seq) { return seq->finished(); });
+    const auto progressed = scheduler_.progressed();
+    EXPECT_EQ(std::set(progressed.begin(), progressed.end()), std::set(sampled.begin(), sampled.end()));
+    take_finished();
+  }
+
+  void check_end() const {
+    EXPECT_TRUE(live_.empty());
+    EXPECT_EQ(scheduler_.blocks().num_free_blocks(), limits_.num_blocks);
+  }
+
+ private:
+  static bool is_running(const Sequence* seq) { return !seq->block_table.empty(); }
+
+  // First come, first served, and nobody waits without a reason.
+  void check_admission() {
+    const auto first_waiting = std::find_if_not(live_.begin(), live_.end(), is_running);
+    EXPECT_TRUE(std::none_of(first_waiting, live_.end(), is_running)) << "a later one was admitted";
+    EXPECT_EQ(first_waiting - live_.begin(), scheduler_.num_running());
+    EXPECT_LE(scheduler_.num_running(), limits_.max_num_seqs);
+    if (first_waiting == live_.end()) return;
+    ++tally_.waits;
+    EXPECT_TRUE(scheduler_.num_running() == limits_.max_num_seqs ||
+                !scheduler_.blocks().can_allocate(**first_waiting))
+        << "waits for nothing";
+  }
+
+  // Every decode, then prompts in order of arrival as far as the budget goes.
+  void check_shares(const Batch& batch) {
+    EXPECT_LE(batch.num_tokens(), limits_.max_num_batched_tokens);
+    bool budget_ended = false;
+    int total = 0;
+    for (const Sequence* seq : live_) {
+      const int share = seq->num_scheduled_tokens, wanted = seq->num_uncomputed_tokens();
+      total += share;
+      if (!is_running(seq)) {
+        EXPECT_EQ(share, 0);
+      } else if (wanted == 1) {
+        EXPECT_EQ(share, 1) << "a decode was left out";
+      } else {
+        EXPECT_FALSE(budget_ended && share > 0) << "a later prompt was served first";
+        if (share < wanted) budget_ended = true;
+        if (share > 0 && share < wanted) ++tally_.chunks;
+      }
+    }
+    EXPECT_EQ(total, batch.num_tokens());
+    EXPECT_TRUE(!budget_ended || total == limits_.max_num_batched_tokens) << "budget was left over";
+  }
+
+  // The batch holds these shares, decodes first, and samples the last row of what has no more to compute.
+  void check_batch(const Batch& batch) {
+    std::map<int32_t, const Sequence*> owner;  // of the first block
+    for (const Sequence* seq : live_)
+      if (is_running(seq)) owner[seq->block_table[0]] = seq;
+    std::vector<int32_t> want_rows;
+    bool chunks_began = false;
+    int decodes = 0;
+    for (int i = 0; i < batch.num_seqs(); ++i) {
+      const Sequence* seq = owner.at(batch.block_table.at(size_t(i * batch.max_blocks)));
+      const int end = batch.cu_seqlens_q[size_t(i) + 1];
+      EXPECT_EQ(end - batch.cu_seqlens_q[size_t(i)], seq->num_scheduled_tokens);
+      EXPECT_EQ(batch.seq_lens[size_t(i)], seq->num_computed_tokens + seq->num_scheduled_tokens);
+      if (seq->num_uncomputed_tokens() == 1) {
+        EXPECT_FALSE(chunks_began) << "a chunk goes before a decode";
+        ++decodes;
+      } else {
+        chunks_began = true;
+      }
+      if (batch.seq_lens[size_t(i)] == seq->num_tokens()) want_rows.push_back(end - 1);
+    }
+    EXPECT_EQ(batch.logits_indices, want_rows);
+    if (decodes > 0 && decodes < batch.num_seqs()) ++tally_.mixed_steps;
+  }
+
+  void take_finished() {
+    for (const auto& seq : scheduler_.take_finished()) {
+      EXPECT_EQ(std::erase(live_, seq.get()), 1u);
+      EXPECT_TRUE(seq->block_table.empty());
+      Completion want = alone(requests_[seq->id], max_len_);
+      if (seq->finish_reason == FinishReason::kAbort) {
+        EXPECT_TRUE(aborted_.contains(seq->id));
+        ASSERT_LT(seq->token_ids.size(), want.token_ids.size() + (want.reason == FinishReason::kError));
+        want.token_ids.resize(seq->token_ids.size());
+        want.reason = FinishReason::kAbort;
+      }
+      EXPECT_EQ(seq->token_ids, want.token_ids) << "request " << seq->id;
+      EXPECT_EQ(seq->finish_reason, want.reason) << "request " << seq->id;
+      tally_.aborted += want.reason == FinishReason::kAbort;
+      tally_.errors += want.reason == FinishReason::kError;
+      tally_.stops += want.reason == FinishReason::kStop;
+      tally_.lengths += want.reason == FinishReason::kLength;
+    }
+  }
+
+  SchedulerLimits limits_;
+  int max_len_;
+  std::vector<Request> requests_;
+  Scheduler scheduler_;
+  test::FakeModel model_;
+  Tally& tally_;
+  size_t next_ = 0;
+  std::vector<const Sequence*> live_;  // in order of arrival
+  std::set<RequestId> aborted_;
+};
+
+std::vector<int> prompt_lengths(int block_size) {
+  const int b = block_size;
+  std::vector<int> lengths{1, b - 1, b, b + 1, 2 * b - 1, 2 * b, 2 * b + 1};
+  std::erase(lengths, 0);
+  return lengths;
+}
+
+class Dice {
+ public:
+  explicit Dice(uint32_t seed) : engine_(seed) {}
+  int below(int n) { return int(engine_() % uint32_t(n)); }
+  bool one_in(int n) { return below(n) == 0; }
+  template <class T>
+  T of(const std::vector<T>& values) {
+    return values[size_t(below(int(values.size())))];
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+Request random_request(Dice& dice, const std::vector<std::vector<TokenId>>& texts, int block_size) {
+  Request request{.prompt = dice.of(texts)};  // few texts, so prompts repeat and share beginnings
+  request.prompt.resize(size_t(dice.of(prompt_lengths(block_size))));
+  SamplingParams& p = request.params;
+  p.temperature = float(dice.below(3)) / 2;
+  p.top_k = dice.below(4) - 1;
+  p.top_p = dice.one_in(2) ? 1 : 0.5f;
+  p.seed = uint64_t(dice.below(2)) << 40 | uint64_t(dice.below(2));
+  p.max_tokens = dice.of<int>({1, 2, block_size, block_size + 1, 20});
+  p.ignore_eos = dice.one_in(3);
+  while (dice.one_in(3)) p.stop_token_ids.push_back(dice.below(test::kFakeVocab));
+  return request;
+}
+
+void random_workload(uint32_t seed, Tally& tally) {
+  Dice dice(seed);
+  const int block_size = dice.of<int>({1, 2, 16, 32, 256});
+  const int longest = 3 * block_size + 2;  // 2B + 1 tokens and B + 1 new ones
+  SchedulerLimits limits{.max_num_seqs = 1 + dice.below(6), .block_size = block_size};
+  limits.max_num_batched_tokens =
+      limits.max_num_seqs + dice.of<int>({0, 1, 3, block_size, dice.below(longest)});
+  limits.max_model_len = dice.one_in(2) ? longest + 20 : 2 + dice.below(longest);
+  limits.num_blocks = 1 + dice.below(dice.one_in(2) ? 4 : 16);
+
+  std::vector<std::vector<TokenId>> texts(3, std::vector<TokenId>(size_t(2 * block_size + 1)));
+  for (auto& text : texts)
+    for (TokenId& id : text) id = dice.below(test::kFakeVocab);
+  std::vector<Request> requests;
+  for (int i = 1 + dice.below(12); i > 0; --i) requests.push_back(random_request(dice, texts, block_size));
+
+  Workload run(limits, std::move(requests), tally);
+  while (!run.done()) {
+    while (!run.all_submitted() && dice.one_in(2)) run.submit();
+    if (dice.one_in(16)) run.abort(RequestId(dice.below(int(run.num_requests()))));
+    run.step();
+  }
+  run.check_end();
+}
+
+TEST(SchedulerProperty, CompletionsAreTheSameWhateverTheLoad) {
+  Tally tally;
+  for (uint32_t seed = 0; seed < 1000; ++seed) {
+    SCOPED_TRACE("workload " + std::to_string(seed));
+    random_workload(seed, tally);
+    if (HasFailure()) return;
+  }
+  // Every case was met, and often.
+  EXPECT_GT(tally.refused, 900);
+  EXPECT_GT(tally.aborted, 400);
+  EXPECT_GT(tally.errors, 50);
+  EXPECT_GT(tally.stops, 300);
+  EXPECT_GT(tally.lengths, 1500);
+  EXPECT_GT(tally.waits, 9000);
+  EXPECT_GT(tally.mixed_steps, 1500);
+  EXPECT_GT(tally.chunks, 7000);
+}
+
+// Prompts and outputs that end just before, at and just after a block's end, all at once: the same text as
+// alone (which knows no blocks) for every size of blocks, with all the memory and with almost none.
+TEST(SchedulerProperty, EdgesOfBlocks) {
+  for (const int block_size : {1, 2, 16, 32, 256}) {
+    for (const int num_blocks : {4, 1000}) {
+      SCOPED_TRACE(std::to_string(num_blocks) + " blocks of " + std::to_string(block_size));
+      std::vector<Request> requests;
+      for (const int length : prompt_lengths(block_size))
+        for (const int max_tokens : {1, 2, block_size, block_size + 1})
+          requests.push_back(
+              {test::ids(length, 3), {.seed = 9, .max_tokens = max_tokens, .ignore_eos = true}});
+      Tally tally;
+      Workload run({.max_num_seqs = 7,
+                    .max_num_batched_tokens = block_size + 6,
+                    .max_model_len = 10000,
+                    .num_blocks = num_blocks,
+                    .block_size = block_size},
+                   std::move(requests), tally);
+      while (!run.all_submitted()) run.submit();
+      while (!run.done()) run.step();
+      run.check_end();
+      EXPECT_EQ(tally.refused, 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nanovllm
