@@ -17,6 +17,12 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
+[[noreturn]] void refuse_split(const std::string& name, int64_t size, const char* what, int num_shards,
+                               TensorParallel tp) {
+  fail(ErrorKind::kUnsupported, name, ": has ", size, " ", what, ", want a multiple of ", num_shards,
+       " to split them over ", tp.size, " ranks");
+}
+
 float widen(const std::byte* data, DType dtype, int64_t index) {
   if (dtype == DType::kF32) {
     float value;
@@ -40,9 +46,13 @@ Parameter::Parameter(bool is_matrix, std::vector<ParameterPart> parts, int64_t i
   for (ParameterPart& part : parts_) {
     if (shard_ != Shard::kRows) part.num_shards = 1;
     if (part.num_shards == 0) part.num_shards = tp.size;
-    ASSERT(part.rows % part.num_shards == 0 && tp.size % part.num_shards == 0);
+    if (tp.size % part.num_shards != 0)
+      fail(ErrorKind::kUnsupported, part.name, ": has ", part.num_shards, " shards for ", tp.size,
+           " ranks, want a number that divides them");
+    if (part.rows % part.num_shards != 0) refuse_split(part.name, part.rows, "rows", part.num_shards, tp);
   }
-  ASSERT(shard_ != Shard::kColumns || in_features % tp.size == 0);
+  if (shard_ == Shard::kColumns && in_features % tp.size != 0)
+    refuse_split(parts_[0].name, in_features, "inputs", tp.size, tp);
 }
 
 Parameter Parameter::matrix(std::vector<ParameterPart> parts, int64_t in_features, Shard shard,

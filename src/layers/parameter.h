@@ -38,6 +38,7 @@ struct ParameterPart {
 class Parameter {
  public:
   // in_features of the whole matrix, over all ranks.
+  // throws Error(kUnsupported), both: rows or inputs do not divide among the ranks
   static Parameter matrix(std::vector<ParameterPart> parts, int64_t in_features, Shard shard,
                           TensorParallel tp);
   static Parameter vector(std::vector<ParameterPart> parts, Shard shard, TensorParallel tp);
