@@ -17,8 +17,14 @@ class JsonFields {
  public:
   // text must be a JSON object. throws Error(kConfig)
   JsonFields(const std::string& text, std::string where) : where_(std::move(where)) {
+    constexpr int kMaxDepth = 100;  // writing a value out for a message recurses
+    const auto check_depth = [&](int depth, nlohmann::json::parse_event_t, const nlohmann::json&) {
+      if (depth > kMaxDepth)
+        fail(ErrorKind::kConfig, where_, ": is nested deeper than ", kMaxDepth, " levels");
+      return true;
+    };
     try {
-      json_ = nlohmann::json::parse(text);
+      json_ = nlohmann::json::parse(text, check_depth);
     } catch (const nlohmann::json::exception& error) {
       fail(ErrorKind::kConfig, where_, ": is not JSON: ", error.what());
     }

@@ -1,0 +1,82 @@
+#include "models/generation_config.h"
+
+#include <gtest/gtest.h>
+
+#include "support.h"
+
+namespace nanovllm {
+namespace {
+
+using Ids = std::vector<TokenId>;
+
+Ids eos_of(const std::string& json) { return parse_generation_config(json, "g.json").eos_token_ids; }
+
+void expect_refused(const std::string& json, const std::string& text) {
+  test::expect_error(ErrorKind::kConfig, text, [&] { parse_generation_config(json, "g.json"); });
+}
+
+TEST(GenerationConfig, EosIsOneIdOrAListOrNone) {
+  EXPECT_EQ(eos_of(R"({"eos_token_id": 151645})"), (Ids{151645}));
+  EXPECT_EQ(eos_of(R"({"eos_token_id": [151645, 151643]})"), (Ids{151645, 151643}));
+  EXPECT_EQ(eos_of(R"({"eos_token_id": []})"), Ids{});
+  EXPECT_EQ(eos_of(R"({"eos_token_id": null})"), Ids{});
+  EXPECT_EQ(eos_of("{}"), Ids{});
+  EXPECT_EQ(eos_of(R"({"eos_token_id": 0})"), (Ids{0}));
+}
+
+TEST(GenerationConfig, EosOfAnotherTypeIsRefused) {
+  for (const char* wrong : {R"("1")", "1.5", "-1", "[1, -2]", "[1, null]", "[[1]]", "true", "{}",
+                            "2147483648", "18446744073709551615"})
+    expect_refused(std::string(R"({"eos_token_id": )") + wrong + "}", "g.json: eos_token_id is ");
+  expect_refused(R"({"eos_token_id": "</s>"})",
+                 R"(g.json: eos_token_id is "</s>", want a token id or a list of them)");
+}
+
+TEST(GenerationConfig, HowItWantsToBeSampled) {
+  const GenerationConfig config = parse_generation_config(
+      R"({"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "transformers_version": "4.51.0"})",
+      "g.json");
+  EXPECT_EQ(config.do_sample, true);
+  EXPECT_EQ(config.temperature, 0.6f);
+  EXPECT_EQ(config.top_k, 20);
+  EXPECT_EQ(config.top_p, 0.95f);
+}
+
+TEST(GenerationConfig, WhatIsNotThereStaysUnset) {
+  for (const char* json :
+       {"{}", R"({"do_sample": null, "temperature": null, "top_k": null, "top_p": null})"}) {
+    const GenerationConfig config = parse_generation_config(json, "g.json");
+    EXPECT_FALSE(config.do_sample || config.temperature || config.top_k || config.top_p) << json;
+  }
+}
+
+TEST(GenerationConfig, OtherTypesAreRefusedByName) {
+  expect_refused(R"({"do_sample": 1})", "g.json: do_sample is 1, want true or false");
+  expect_refused(R"({"temperature": "0.6"})", R"(g.json: temperature is "0.6", want a number)");
+  expect_refused(R"({"top_p": [0.9]})", "g.json: top_p is [0.9], want a number");
+  expect_refused(R"({"top_k": 2.5})", "g.json: top_k is 2.5, want a whole number from -1 to 2147483647");
+  expect_refused(R"({"top_k": -2})", "g.json: top_k is -2, want a whole number from -1 to 2147483647");
+}
+
+TEST(GenerationConfig, ADamagedFileIsRefused) {
+  expect_refused("", "g.json: is not JSON");
+  expect_refused("{", "g.json: is not JSON");
+  expect_refused("[1]", "g.json: is array, want a JSON object");
+}
+
+TEST(GenerationConfig, NoFileIsAnEmptyOne) {
+  test::ScratchFolder folder;
+  EXPECT_TRUE(read_generation_config(folder.path()).eos_token_ids.empty());
+  folder.write("generation_config.json", R"({"eos_token_id": 7})");
+  EXPECT_EQ(read_generation_config(folder.path()).eos_token_ids, (Ids{7}));
+  const auto file = folder.write("generation_config.json", "<html>");
+  test::expect_error(ErrorKind::kConfig, file.string() + ": is not JSON",
+                     [&] { read_generation_config(folder.path()); });
+}
+
+TEST(GenerationConfig, OfTheReferenceModels) {
+  EXPECT_EQ(read_generation_config(test::golden("qwen3-tied-bf16")).eos_token_ids, (Ids{1}));
+}
+
+}  // namespace
+}  // namespace nanovllm
