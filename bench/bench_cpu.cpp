@@ -1,0 +1,162 @@
+// Tokens per second of a model on the CPU, end to end through LLM (scheduler, model, sampler), greedy, random
+// token ids.
+//
+//   decode        one sequence, 16 tokens of prompt, medians of the single steps
+//   decode1024    the same after 1,024 tokens of prompt (where the context allows)
+//   prefill512    one prompt of 512 tokens
+//   batch16       16 sequences together
+//
+//   bench_cpu MODEL RESULT.json --commit C [--prefix cpu] [--suffix .bf16] [--model-name "random Qwen3-0.6B
+//   bf16, seed 0"]
+//
+// Each is measured several times; the file has median, lowest and highest (docs/results.md).
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <iomanip>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "llm/llm.h"
+#include "machine.h"
+#include "ops/cpu/kernels.h"
+
+namespace nanovllm::bench {
+namespace {
+
+struct Options {
+  std::string model, result, commit = "0000000", prefix = "cpu", suffix, model_name, command;
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  std::vector<std::string> plain;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    options.command += " " + word;
+    const std::map<std::string, std::string*> flags{{"--commit", &options.commit},
+                                                    {"--prefix", &options.prefix},
+                                                    {"--suffix", &options.suffix},
+                                                    {"--model-name", &options.model_name}};
+    const auto flag = flags.find(word);
+    if (flag == flags.end())
+      plain.push_back(word);
+    else if (i + 1 < argc)
+      *flag->second = argv[++i];
+  }
+  if (plain.size() != 2)
+    fail(ErrorKind::kConfig, "usage: bench_cpu MODEL RESULT.json --commit C [--prefix P] ...");
+  options.model = plain[0];
+  options.result = plain[1];
+  options.command = "build/release/bench/bench_cpu " + plain[0];
+  return options;
+}
+
+std::vector<TokenId> random_prompt(int length, int64_t vocab_size, uint32_t seed) {
+  std::vector<TokenId> ids;
+  for (int i = 0; i < length; ++i) {
+    seed = seed * 1664525 + 1013904223;
+    ids.push_back(TokenId(seed % std::min<int64_t>(vocab_size, 6000)));
+  }
+  return ids;
+}
+
+// Tokens a second of each measured step.
+struct Rates {
+  std::vector<double> prefill, decode;
+};
+
+Rates run(LLM& llm, int num_seqs, int prompt_length, int output_length) {
+  const SamplingParams params{.temperature = 0, .max_tokens = output_length, .ignore_eos = true};
+  for (int i = 0; i < num_seqs; ++i)
+    llm.add_request(Prompt(random_prompt(prompt_length, llm.model_config().vocab_size, uint32_t(i + 1))),
+                    params);
+  Rates rates;
+  double prefill_tokens = 0, prefill_seconds = 0;
+  while (llm.has_unfinished()) {
+    llm.step();
+    const StepStats& step = llm.last_step();
+    if (step.num_prompt_tokens > 0) {
+      prefill_tokens += step.num_prompt_tokens + step.num_output_tokens;
+      prefill_seconds += step.seconds;
+    } else if (step.num_output_tokens == num_seqs) {
+      rates.decode.push_back(step.num_output_tokens / step.seconds);
+    }
+  }
+  if (prefill_seconds > 0) rates.prefill.push_back(prefill_tokens / prefill_seconds);
+  return rates;
+}
+
+class Report {
+ public:
+  void add(const std::string& name, std::vector<double> values, const char* unit) {
+    std::sort(values.begin(), values.end());
+    nlohmann::ordered_json row{{"name", name},
+                               {"value", rounded(values[values.size() / 2])},
+                               {"min", rounded(values.front())},
+                               {"max", rounded(values.back())},
+                               {"runs", values.size()},
+                               {"unit", unit}};
+    std::cout << name << " " << row["value"] << " " << unit << " (" << row["min"] << " to " << row["max"]
+              << ")\n";
+    rows_.push_back(row);
+  }
+
+  void write(const Options& options, const std::string& machine) const {
+    const std::time_t now = std::time(nullptr);
+    char date[16];
+    std::strftime(date, sizeof(date), "%Y-%m-%d", std::gmtime(&now));
+    const std::string file = options.result.substr(options.result.rfind('/') + 1);
+    nlohmann::ordered_json json{{"what", file.substr(0, file.rfind('.'))},
+                                {"machine", machine},
+                                {"date", date},
+                                {"commit", options.commit},
+                                {"command", options.command},
+                                {"model", options.model_name},
+                                {"rows", rows_}};
+    std::ofstream out(options.result);
+    out << json.dump(1) << "\n";
+    if (!out) fail(ErrorKind::kDevice, options.result, ": cannot write");
+  }
+
+ private:
+  static double rounded(double value) { return std::round(value * 100) / 100; }
+
+  nlohmann::ordered_json rows_ = nlohmann::ordered_json::array();
+};
+
+void measure(const Options& options) {
+  Report report;
+  LLM llm({.model = options.model, .max_num_seqs = 16});
+  const int threads = llm.runner().num_threads();
+  report.add("cpu.read_bandwidth", {read_bandwidth(threads)}, "GB/s");
+  report.add("cpu.fma_peak", {fma_rate(threads)}, "GFLOP/s");
+  const auto name = [&](const char* what) { return options.prefix + "." + what + options.suffix; };
+
+  run(llm, 1, 16, 8);  // warm-up: pages of the cache and the arena
+  report.add(name("decode"), run(llm, 1, 16, 64).decode, "tok/s");
+  std::vector<double> prefill;
+  for (int i = 0; i < 3; ++i) prefill.push_back(run(llm, 1, 512, 1).prefill[0]);
+  report.add(name("prefill512"), prefill, "tok/s");
+  report.add(name("decode1024"), run(llm, 1, 1024, 32).decode, "tok/s");
+  report.add(name("batch16"), run(llm, 16, 16, 24).decode, "tok/s");
+  report.write(options, machine_name(threads, cpu::runnable_kernels().sets[0]->instruction_set));
+}
+
+}  // namespace
+}  // namespace nanovllm::bench
+
+int main(int argc, char** argv) {
+  try {
+    nanovllm::bench::measure(nanovllm::bench::parse(argc, argv));
+    return 0;
+  } catch (const nanovllm::Error& error) {
+    std::cerr << "bench_cpu: error: " << error.what() << "\n";
+    return 1;
+  }
+}

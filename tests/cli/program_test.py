@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""The program as a user meets it: what it prints, where, and its exit code.
+
+usage: program_test.py PROGRAM SOURCE_DIR
+Every kind of bad input gives one clear line on stderr and exit code 1, wrong usage exit code 2, and nothing else is lost.
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+DEMO = str(SOURCE / "models" / "demo")
+GOLDEN = SOURCE / "tests" / "golden"
+
+
+def run(*arguments, stdin="", program=PROGRAM):
+    return subprocess.run([program, *arguments], input=stdin, capture_output=True, text=True, timeout=300)
+
+
+class Program(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="nanovllm-cli-"))
+
+    def tearDown(self):
+        shutil.rmtree(self.folder)
+
+    def model(self, name="qwen3-tied-bf16"):
+        """A copy of a golden model's folder, to be damaged."""
+        folder = self.folder / name
+        shutil.copytree(GOLDEN / name, folder)
+        for file in folder.iterdir():
+            file.chmod(0o644)
+        return folder
+
+    def expect_error(self, result, *parts, code=1):
+        self.assertEqual(result.returncode, code, result.stderr)
+        lines = result.stderr.strip().split("\n")
+        self.assertEqual(len(lines), 1, result.stderr)
+        self.assertTrue(lines[0].startswith("nanovllm: error: "), lines[0])
+        for part in parts:
+            self.assertIn(part, lines[0])
+
+    def generate(self, model, *arguments, **kwargs):
+        return run("generate", str(model), *arguments, **kwargs)
+
+
+class Answers(Program):
+    def test_text_is_the_reference(self):
+        reference = json.loads((SOURCE / "models/demo/reference.json").read_text())["greedy"][0]
+        result = self.generate(DEMO, reference["prompt"], "--temperature", "0", "--max-tokens", "96")
+        self.assertEqual(result.stdout, reference["text"] + "\n")
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(result.stderr, "")
+
+    def test_jsonl_keeps_the_order_and_has_all_fields(self):
+        prompts = self.folder / "p.jsonl"
+        prompts.write_text('{"prompt": "The little fox", "max_tokens": 30, "ignore_eos": true}\n'
+                           '{"prompt": [5, 6, 7], "max_tokens": 2, "ignore_eos": true}\n'
+                           '{"messages": [{"role": "user", "content": "Hello!"}], "max_tokens": 3}\n')
+        output = self.folder / "answers.jsonl"
+        result = self.generate(DEMO, "--input", str(prompts), "--output", str(output), "--format", "jsonl")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = [json.loads(line) for line in output.read_text().split("\n") if line]
+        self.assertEqual([line["index"] for line in lines], [0, 1, 2])
+        self.assertEqual([line["completion_tokens"] for line in lines], [30, 2, 3])
+        self.assertEqual([line["finish_reason"] for line in lines], ["length"] * 3)
+        self.assertEqual(lines[1]["prompt_tokens"], 3)
+
+    def test_the_same_seed_gives_the_same_answer_in_company(self):
+        alone = self.generate(DEMO, "Once upon a time", "--seed", "5", "--max-tokens", "20").stdout
+        both = self.generate(DEMO, "The king", "Once upon a time", "--seed", "5", "--max-tokens", "20").stdout
+        self.assertEqual(both.split("\n\n")[-2], alone.strip("\n"))
+
+    def test_chat_applies_the_template(self):
+        result = self.generate(DEMO, "Hello!", "--chat", "--no-think", "--temperature", "0")
+        reference = json.loads((SOURCE / "models/demo/reference.json").read_text())["chat"][0]
+        self.assertEqual(result.stdout, reference["text"] + "\n")
+
+    def test_prompts_from_standard_input(self):
+        result = self.generate(DEMO, "--input", "-", "--max-tokens", "2", stdin="One day\nPeter\n")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout.count("\n\n"), 2)
+
+
+class Chat(Program):
+    def test_one_prompt_is_answered_and_ends(self):
+        result = run("chat", DEMO, "--prompt", "Hello!", "--no-think", "--temperature", "0")
+        reference = json.loads((SOURCE / "models/demo/reference.json").read_text())["chat"][0]
+        self.assertEqual(result.stdout, reference["text"] + "\n")
+
+    def test_it_remembers_and_forgets(self):
+        result = run("chat", DEMO, "--no-think", "--temperature", "0",
+                     stdin="My name is Eva.\nWhat is my name?\n/reset\nWhat is my name?\n/help\n/exit\nHello!\n")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = result.stdout.split("\n")
+        self.assertIn("Eva", lines[1])
+        self.assertEqual(lines[2], "(forgotten)")
+        self.assertNotIn("Eva", lines[3])
+        self.assertIn("Ctrl-C", result.stdout)
+
+    def test_ctrl_c_stops_the_answer_and_not_the_program(self):
+        with subprocess.Popen([PROGRAM, "chat", DEMO, "--no-think", "--ignore-eos"], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True) as chat:
+            chat.stdin.write("Tell me a story about a brave mouse.\n")
+            chat.stdin.flush()
+            self.assertTrue(chat.stdout.read(1))  # the answer has begun
+            chat.send_signal(signal.SIGINT)
+            time.sleep(1)
+            chat.stdin.write("/help\n")
+            chat.stdin.close()
+            rest = chat.stdout.read()
+        self.assertEqual(chat.returncode, 0)
+        self.assertIn("/reset", rest)
+        self.assertLess(len(rest), 6000)  # not the rest of the context
+
+    def test_a_conversation_that_is_too_long_goes_on_after_reset(self):
+        result = run("chat", DEMO, "--no-think", "--max-tokens", "3", stdin="a " * 3000 + "\n/reset\nHello!\n")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("want fewer than max_model_len=2048", result.stderr)
+        self.assertIn("(forgotten)", result.stdout)
+
+
+class BadFolders(Program):
+    def test_no_such_folder(self):
+        self.expect_error(self.generate(self.folder / "none", "a"), "none: no such folder")
+
+    def test_a_file(self):
+        self.expect_error(self.generate(SOURCE / "LICENSE", "a"), "LICENSE: is a file, want a Hugging Face model folder")
+
+    def test_no_config(self):
+        self.expect_error(self.generate(self.folder, "a"), "has no config.json")
+
+    def test_no_weights(self):
+        folder = self.model()
+        (folder / "model.safetensors").unlink()
+        self.expect_error(self.generate(folder, "a"), str(folder), "model.safetensors")
+
+    def test_missing_shard(self):
+        folder = self.model("qwen3-yarn-f16-sharded")
+        shutil.copy(GOLDEN / "qwen3-tied-bf16" / "config.json", folder / "config.json")
+        (folder / "model-00003-of-00007.safetensors").unlink()
+        self.expect_error(self.generate(folder, "a"), "model-00003-of-00007.safetensors")
+
+    def test_lfs_pointer(self):
+        folder = self.model()
+        (folder / "model.safetensors").write_text(
+            "version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 377656\n")
+        self.expect_error(self.generate(folder, "a"), "model.safetensors", "LFS pointer")
+
+    def test_html(self):
+        folder = self.model()
+        (folder / "model.safetensors").write_text("<!DOCTYPE html><html><body>Not found</body></html>")
+        self.expect_error(self.generate(folder, "a"), "model.safetensors", "HTML")
+
+    def test_truncated(self):
+        folder = self.model()
+        data = (folder / "model.safetensors").read_bytes()
+        for size in (0, 5, 100, len(data) - 1):
+            (folder / "model.safetensors").write_bytes(data[:size])
+            self.expect_error(self.generate(folder, "a"), "model.safetensors")
+
+    def test_corrupt_header(self):
+        folder = self.model()
+        data = bytearray((folder / "model.safetensors").read_bytes())
+        data[20] = 0
+        (folder / "model.safetensors").write_bytes(data)
+        self.expect_error(self.generate(folder, "a"), "model.safetensors")
+
+    def change_config(self, **fields):
+        folder = self.model()
+        config = json.loads((folder / "config.json").read_text())
+        config.update(fields)
+        (folder / "config.json").write_text(json.dumps(config))
+        return folder
+
+    def test_wrong_shape(self):
+        self.expect_error(self.generate(self.change_config(intermediate_size=128), "a"), "gate_proj", "[160, 64]",
+                          "[128, 64]")
+
+    def test_missing_tensor(self):
+        self.expect_error(self.generate(self.change_config(num_hidden_layers=4), "a"), "has no model.layers.3.")
+
+    def test_surplus_tensor(self):
+        self.expect_error(self.generate(self.change_config(num_hidden_layers=2), "a"), "has model.layers.2.",
+                          "no place for")
+
+    def test_unknown_architecture(self):
+        self.expect_error(self.generate(self.change_config(architectures=["GPT9"]), "a"), "GPT9", "Qwen3ForCausalLM")
+
+    def test_unknown_rope(self):
+        rope = {"rope_type": "spiral", "rope_theta": 1000000.0}
+        self.expect_error(self.generate(self.change_config(rope_parameters=rope), "a"), "rope_type is spiral")
+
+    def test_broken_config(self):
+        folder = self.model()
+        (folder / "config.json").write_text("{")
+        self.expect_error(self.generate(folder, "a"), "config.json: is not JSON")
+
+    def test_no_tokenizer(self):
+        self.expect_error(self.generate(self.model(), "a"), "has no tokenizer.json")
+
+
+class BadRequests(Program):
+    def test_prompts(self):
+        self.expect_error(self.generate(DEMO, ""), "prompt 1: prompt: has no tokens")
+        self.expect_error(self.generate(DEMO, "a " * 3000), "prompt 1: prompt: has", "max_model_len=2048")
+        self.expect_error(self.generate(DEMO, "hello " * 30, "--num-kvcache-blocks", "1"), "KV cache holds")
+        prompts = self.folder / "p.jsonl"
+        prompts.write_text('{"prompt": [7, 6144]}\n')
+        self.expect_error(self.generate(DEMO, "--input", str(prompts)), "token id 6144, want ids from 0 to 6143")
+        (self.folder / "p.txt").write_bytes(b"a\xffb\n")
+        self.expect_error(self.generate(DEMO, "--input", str(self.folder / "p.txt")), "prompt 1", "UTF-8")
+
+    def test_parameters(self):
+        for flags, text in ((["--max-tokens", "0"], "max_tokens: is 0"), (["--max-tokens", "-3"], "max_tokens: is -3"),
+                            (["--temperature", "nan"], "temperature: is nan"), (["--temperature", "3"], "temperature: is 3"),
+                            (["--top-p", "0"], "top_p: is 0"), (["--top-p", "nan"], "top_p: is nan"),
+                            (["--top-k", "-2"], "top_k: is -2"), (["--stop-token-ids", "9999"], "stop_token_ids: has 9999")):
+            self.expect_error(self.generate(DEMO, "a", *flags), "prompt 1: ", text)
+
+    def test_engine_options(self):
+        self.expect_error(self.generate(DEMO, "a", "--max-model-len", "9999"), "max_model_len: is 9999")
+        self.expect_error(self.generate(DEMO, "a", "--kvcache-block-size", "10"), "kvcache_block_size: is 10")
+        self.expect_error(self.generate(DEMO, "a", "--instruction-set", "abacus"), "abacus")
+
+    def test_files(self):
+        self.expect_error(self.generate(DEMO, "--input", str(self.folder / "none.txt")), "none.txt: cannot open")
+        (self.folder / "empty.txt").write_text("\n\n")
+        self.expect_error(self.generate(DEMO, "--input", str(self.folder / "empty.txt")), "has no prompts")
+        self.expect_error(self.generate(DEMO, "a", "--output", str(self.folder / "no" / "out")), "cannot open for writing")
+        if os.path.exists("/dev/full"):
+            self.expect_error(self.generate(DEMO, "a", "--output", "/dev/full", "--max-tokens", "2"),
+                              "/dev/full: cannot write")
+            with open("/dev/full", "w") as full:
+                result = subprocess.run([PROGRAM, "generate", DEMO, "a", "--max-tokens", "2"], stdout=full,
+                                        stderr=subprocess.PIPE, text=True)
+            self.expect_error(result, "standard output: cannot write")
+
+    def test_one_bad_prompt_loses_no_other(self):
+        prompts = self.folder / "p.jsonl"
+        prompts.write_text('{"prompt": "Once", "max_tokens": 4, "ignore_eos": true}\nnonsense\n'
+                           '{"prompt": "Peter", "max_tokens": 0}\n{"prompt": "Peter", "max_tokens": 4, "ignore_eos": true}\n')
+        result = self.generate(DEMO, "--input", str(prompts), "--format", "jsonl")
+        self.assertEqual(result.returncode, 1)
+        lines = [json.loads(line) for line in result.stdout.split("\n") if line]
+        self.assertEqual([line["completion_tokens"] for line in lines], [4, 0, 0, 4])
+        self.assertIn("p.jsonl:2: is not JSON", lines[1]["error"])
+        self.assertIn("max_tokens: is 0", lines[2]["error"])
+        self.assertEqual(result.stderr.count("\n"), 2)
+
+
+class Usage(Program):
+    def test_wrong_usage_is_exit_code_2(self):
+        for arguments in ((), ("sing",), ("generate",), ("generate", DEMO), ("generate", DEMO, "a", "--top-k", "x"),
+                          ("generate", DEMO, "a", "--format", "xml"), ("chat",), ("chat", DEMO, "--nonsense")):
+            result = run(*arguments)
+            self.assertEqual(result.returncode, 2, arguments)
+            self.assertTrue(result.stderr or result.stdout)
+
+    def test_help(self):
+        result = run("generate", "--help")
+        self.assertEqual(result.returncode, 0)
+        for flag in ("--max-model-len", "--temperature", "--input", "--chat"):
+            self.assertIn(flag, result.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

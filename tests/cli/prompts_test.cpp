@@ -1,0 +1,67 @@
+#include "cli/prompts.h"
+
+#include "support.h"
+
+namespace nanovllm::cli {
+namespace {
+
+TEST(Prompts, TextHasOneALine) {
+  const test::ScratchFolder folder;
+  const std::vector<PromptLine> lines =
+      read_prompts(folder.write("p.txt", "one\r\n\ntwo {\"prompt\": 1}\nthree"));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0].text, "one");
+  EXPECT_EQ(lines[1].text, "two {\"prompt\": 1}");
+  EXPECT_EQ(lines[2].text, "three");
+}
+
+TEST(Prompts, JsonlHasPromptsIdsMessagesAndParameters) {
+  const test::ScratchFolder folder;
+  const std::vector<PromptLine> lines =
+      read_prompts(folder.write("p.jsonl",
+                                "{\"prompt\": \"a\\nb\", \"temperature\": 0.5, \"top_k\": 3, \"top_p\": 0.9, "
+                                "\"seed\": 18446744073709551615, "
+                                "\"max_tokens\": 7, \"ignore_eos\": true, \"stop_token_ids\": [1, 2]}\n"
+                                "{\"prompt\": [5, 6]}\n"
+                                "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n"));
+  ASSERT_EQ(lines.size(), 3u);
+  for (const PromptLine& line : lines) EXPECT_EQ(line.error, "");
+  EXPECT_EQ(lines[0].text, "a\nb");
+  EXPECT_EQ(lines[0].sampling.temperature, 0.5f);
+  EXPECT_EQ(lines[0].sampling.top_k, 3);
+  EXPECT_EQ(lines[0].sampling.top_p, 0.9f);
+  EXPECT_EQ(lines[0].sampling.seed, ~uint64_t{0});
+  EXPECT_EQ(lines[0].sampling.max_tokens, 7);
+  EXPECT_EQ(lines[0].sampling.ignore_eos, true);
+  EXPECT_EQ(lines[0].sampling.stop_token_ids, (std::vector<TokenId>{1, 2}));
+  EXPECT_EQ(lines[1].token_ids, (std::vector<TokenId>{5, 6}));
+  ASSERT_TRUE(lines[2].messages);
+  EXPECT_EQ((*lines[2].messages)[0].content, "hi");
+}
+
+TEST(Prompts, ABadLineSaysWhatIsWrongAndWhere) {
+  const auto error = [](const std::string& json) { return parse_prompt_line(json, "p.jsonl:3").error; };
+  EXPECT_NE(error("{").find("p.jsonl:3: is not JSON"), std::string::npos);
+  EXPECT_EQ(error("[]"), "p.jsonl:3: is array, want a JSON object");
+  EXPECT_EQ(error("{}"), "p.jsonl:3: has neither prompt nor messages, want one of them");
+  EXPECT_EQ(error(R"({"prompt": "a", "messages": []})"),
+            "p.jsonl:3: has both prompt and messages, want one of them");
+  EXPECT_EQ(error(R"({"prompt": 5})"), "p.jsonl:3: prompt is 5, want a list of token ids");
+  EXPECT_EQ(error(R"({"prompt": [1.5]})"), "p.jsonl:3: prompt is [1.5], want a list of token ids");
+  EXPECT_EQ(error(R"({"prompt": [99999999999]})"),
+            "p.jsonl:3: prompt is [99999999999], want a list of token ids");
+  EXPECT_EQ(error(R"({"messages": []})"), "p.jsonl:3: messages is [], want a list of messages");
+  EXPECT_NE(
+      error(R"({"messages": [{"role": "user"}]})").find("want an object with the strings role and content"),
+      std::string::npos);
+  EXPECT_EQ(error(R"({"prompt": "a", "temperature": "hot"})"),
+            "p.jsonl:3: temperature is \"hot\", want a number");
+  EXPECT_EQ(error(R"({"prompt": "a", "top_k": 1.5})"), "p.jsonl:3: top_k is 1.5, want a whole number");
+  EXPECT_EQ(error(R"({"prompt": "a", "seed": -1})"), "p.jsonl:3: seed is -1, want a whole number, 0 or more");
+  EXPECT_EQ(error(R"({"prompt": "a", "ignore_eos": 1})"), "p.jsonl:3: ignore_eos is 1, want true or false");
+  EXPECT_EQ(error(R"({"prompt": "a", "stop_token_ids": 1})"),
+            "p.jsonl:3: stop_token_ids is 1, want a list of token ids");
+}
+
+}  // namespace
+}  // namespace nanovllm::cli
