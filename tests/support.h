@@ -14,7 +14,9 @@
 namespace nanovllm::test {
 
 inline std::filesystem::path source_dir() { return NANOVLLM_SOURCE_DIR; }
-inline std::filesystem::path golden(const std::string& name) { return source_dir() / "tests" / "golden" / name; }
+inline std::filesystem::path golden(const std::string& name) {
+  return source_dir() / "tests" / "golden" / name;
+}
 inline std::filesystem::path demo_model() { return source_dir() / "models" / "demo"; }
 // Reference data that is other people's and therefore never in the repository; tests skip where it is absent.
 inline std::filesystem::path shared_dir() { return source_dir().parent_path() / "shared"; }

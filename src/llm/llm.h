@@ -92,9 +92,8 @@ class LLM {
   // All answers, in the order of the prompts. One set of parameters for all, or one for each prompt. A prompt
   // that is refused gets a Completion with its error; the others go on.
   // throws Error(kRequest): the number of parameter sets fits neither; requests of add_request are unfinished
-  std::vector<Completion> generate(
-      std::span<const Prompt> prompts, std::span<const SamplingParams> params,
-      const GenerateHooks& hooks = {});
+  std::vector<Completion> generate(std::span<const Prompt> prompts, std::span<const SamplingParams> params,
+                                   const GenerateHooks& hooks = {});
 
   const ModelConfig& model_config() const { return model_config_; }
   const GenerationConfig& generation_config() const { return generation_config_; }

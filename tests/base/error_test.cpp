@@ -6,8 +6,9 @@ namespace nanovllm {
 namespace {
 
 TEST(Error, JoinsItsParts) {
-  test::expect_error(ErrorKind::kConfig, "rms_norm: weight is [2], want [hidden_size=3]",
-                     [] { fail(ErrorKind::kConfig, "rms_norm: weight is [", 2, "], want [hidden_size=", 3, "]"); });
+  test::expect_error(ErrorKind::kConfig, "rms_norm: weight is [2], want [hidden_size=3]", [] {
+    fail(ErrorKind::kConfig, "rms_norm: weight is [", 2, "], want [hidden_size=", 3, "]");
+  });
 }
 
 TEST(ErrorDeathTest, AssertAbortsAndNamesTheCondition) {

@@ -27,7 +27,8 @@ TEST(File, MovingKeepsTheMapping) {
 
 TEST(File, ErrorsNamePathAndReason) {
   const test::ScratchFolder folder;
-  test::expect_error(ErrorKind::kDevice, "none: cannot open: No such file", [&] { MappedFile(folder / "none"); });
+  test::expect_error(ErrorKind::kDevice, "none: cannot open: No such file",
+                     [&] { MappedFile(folder / "none"); });
   test::expect_error(ErrorKind::kDevice, "is not a regular file", [&] { MappedFile(folder.path()); });
   folder.write("a", "hello");
   test::expect_error(ErrorKind::kDevice, "has 5 bytes, want at most 4", [&] { read_file(folder / "a", 4); });

@@ -35,7 +35,10 @@ TEST(Unicode, FindsTheFirstInvalidByte) {
 TEST(Unicode, ReplacesInvalidPartsAsPythonDoes) {
   EXPECT_EQ(replace_invalid_utf8("\xFF\xC3\xA9"), "\xEF\xBF\xBD\xC3\xA9");
   EXPECT_EQ(replace_invalid_utf8("\xE4\xBD"), "\xEF\xBF\xBD");
-  EXPECT_EQ(replace_invalid_utf8("\xF0\x9F\x98" "a"), "\xEF\xBF\xBD" "a");
+  EXPECT_EQ(replace_invalid_utf8("\xF0\x9F\x98"
+                                 "a"),
+            "\xEF\xBF\xBD"
+            "a");
   EXPECT_EQ(replace_invalid_utf8("\xED\xA0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");
 }
 

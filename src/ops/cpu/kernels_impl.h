@@ -277,8 +277,7 @@ void attention_rows(const AttentionTask& t) {
     int vec = 0;
     for (; vec + kVecs <= num_vecs; vec += kVecs)
       attention_values<V, kRows, kVecs>(t, first_group, shortest, vec, state);
-    for (; vec < num_vecs; ++vec)
-      attention_values<V, kRows, 1>(t, first_group, shortest, vec, state);
+    for (; vec < num_vecs; ++vec) attention_values<V, kRows, 1>(t, first_group, shortest, vec, state);
     for (int r = 0; r < kRows; ++r)
       attention_values_edge<V, kRows>(t, first_group, r, shortest, row_keys[r], state);
     for (int r = 0; r < kRows; ++r)
