@@ -1,0 +1,106 @@
+#include "runtime/input_buffers.h"
+
+#include <gtest/gtest.h>
+
+namespace nanovllm {
+namespace {
+
+constexpr BatchLimits kLimits{.max_num_tokens = 6, .max_num_seqs = 3, .max_num_sampled = 3, .max_blocks = 4};
+
+// Arrays of distinct numbers, of this many tokens, sequences and sampled rows.
+Batch numbered_batch(int tokens, int seqs, int rows, int max_blocks) {
+  int32_t next = 1;
+  const auto numbers = [&](int count) {
+    std::vector<int32_t> array;
+    for (int i = 0; i < count; ++i) array.push_back(next++);
+    return array;
+  };
+  const auto floats = [&](int count) {
+    const std::vector<int32_t> array = numbers(count);
+    return std::vector<float>(array.begin(), array.end());
+  };
+  Batch b;
+  b.token_ids = numbers(tokens);
+  b.positions = numbers(tokens);
+  b.slot_mapping = numbers(tokens);
+  b.cu_seqlens_q = numbers(seqs + 1);
+  b.seq_lens = numbers(seqs);
+  b.block_table = numbers(seqs * max_blocks);
+  b.max_blocks = max_blocks;
+  b.logits_indices = numbers(rows);
+  b.temperature = floats(rows);
+  b.top_k = numbers(rows);
+  b.top_p = floats(rows);
+  b.seeds = numbers(2 * rows);
+  b.sample_positions = numbers(rows);
+  b.sample_indices = numbers(rows);
+  return b;
+}
+
+template <class T>
+void expect_array(const Tensor& tensor, const std::vector<T>& want, const std::string& shape) {
+  EXPECT_EQ(to_string(tensor), shape + (std::is_same_v<T, float> ? " f32" : " i32"));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data) % 64, 0u);
+  std::vector<T> got(size_t(tensor.num_elements()));
+  if (!got.empty()) host_device().download(got.data(), tensor.data, got.size() * sizeof(T));
+  EXPECT_EQ(got, want);
+}
+
+void expect_batch(const InputBuffers& buffers, const Batch& b) {
+  const auto size = [](int n) { return "[" + std::to_string(n) + "]"; };
+  const std::string tokens = size(b.num_tokens()), rows = size(b.num_sampled());
+  const ModelInput& in = buffers.model_input();
+  expect_array(in.token_ids, b.token_ids, tokens);
+  expect_array(in.positions, b.positions, tokens);
+  expect_array(in.attn.slot_mapping, b.slot_mapping, tokens);
+  expect_array(in.attn.cu_seqlens_q, b.cu_seqlens_q, size(b.num_seqs() + 1));
+  expect_array(in.attn.seq_lens, b.seq_lens, size(b.num_seqs()));
+  expect_array(in.attn.block_table, b.block_table,
+               "[" + std::to_string(b.num_seqs()) + ", " + std::to_string(b.max_blocks) + "]");
+  expect_array(in.logits_indices, b.logits_indices, rows);
+  const SampleArgs& sample = buffers.sample_args();
+  expect_array(sample.temperature, b.temperature, rows);
+  expect_array(sample.top_k, b.top_k, rows);
+  expect_array(sample.top_p, b.top_p, rows);
+  expect_array(sample.seeds, b.seeds, "[" + std::to_string(b.num_sampled()) + ", 2]");
+  expect_array(sample.positions, b.sample_positions, rows);
+  expect_array(sample.sample_indices, b.sample_indices, rows);
+}
+
+TEST(InputBuffers, EveryArrayArrives) {
+  InputBuffers buffers(host_device(), kLimits);
+  const Batch batch = numbered_batch(5, 2, 1, 3);
+  buffers.upload(batch);
+  expect_batch(buffers, batch);
+}
+
+TEST(InputBuffers, TheLargestStepFitsAndTheNextReplacesIt) {
+  InputBuffers buffers(host_device(), kLimits);
+  for (const Batch& batch :
+       {numbered_batch(6, 3, 3, 4), numbered_batch(1, 1, 1, 1), numbered_batch(6, 3, 3, 4)}) {
+    buffers.upload(batch);
+    expect_batch(buffers, batch);
+  }
+}
+
+TEST(InputBuffers, NothingNeedBeSampled) {
+  InputBuffers buffers(host_device(), kLimits);
+  const Batch batch = numbered_batch(4, 1, 0, 1);
+  buffers.upload(batch);
+  expect_batch(buffers, batch);
+}
+
+TEST(InputBuffersDeathTest, ALargerStepThanWasPlannedIsABug) {
+  InputBuffers buffers(host_device(), kLimits);
+  EXPECT_DEATH(buffers.upload(numbered_batch(100, 3, 3, 4)), "bug: ");
+}
+
+TEST(InputBuffersDeathTest, ABatchWhoseArraysDisagreeIsABug) {
+  InputBuffers buffers(host_device(), kLimits);
+  Batch batch = numbered_batch(5, 2, 1, 3);
+  batch.positions.pop_back();
+  EXPECT_DEATH(buffers.upload(batch), "bug: tensor.num_elements");
+}
+
+}  // namespace
+}  // namespace nanovllm
