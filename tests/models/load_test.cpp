@@ -96,6 +96,21 @@ TEST(Load, EveryParameterHasTheValuesOfItsTensors) {
   EXPECT_EQ(names.size(), test::tiny_tensors().size());  // all of the file
 }
 
+// The forward takes q, k, v and gate, up from where they lie in the stacked product.
+TEST(Load, PartsAreStackedInTheOrderOfTheForward) {
+  const std::string attn = "model.layers.1.self_attn.", mlp = "model.layers.1.mlp.";
+  std::vector<std::vector<std::string>> stacked;
+  Loaded loaded(tiny_checkpoint());
+  loaded.model().visit_parameters([&](const Parameter& parameter) {
+    std::vector<std::string> names;
+    for (const ParameterPart& part : parameter.parts()) names.push_back(part.name);
+    if (names.size() > 1 && names[0].starts_with("model.layers.1.")) stacked.push_back(names);
+  });
+  EXPECT_EQ(stacked, (std::vector<std::vector<std::string>>{
+                         {attn + "q_proj.weight", attn + "k_proj.weight", attn + "v_proj.weight"},
+                         {mlp + "gate_proj.weight", mlp + "up_proj.weight"}}));
+}
+
 TEST(Load, AMissingTensorIsNamed) {
   expect_refused(without({"model.layers.1.self_attn.k_norm.weight"}),
                  "FOLDER: has no model.layers.1.self_attn.k_norm.weight, which Qwen3ForCausalLM needs");

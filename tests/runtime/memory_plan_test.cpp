@@ -146,5 +146,30 @@ TEST(MemoryPlan, TheLargestStepTakesWhatWasMeasured) {
   }
 }
 
+// As in real models, the logits are the largest thing of all.
+TEST(MemoryPlan, LogitsOfALargeVocabularyArePlanned) {
+  constexpr int64_t kVocab = 4000;
+  std::vector<test::NamedTensor> tensors = test::tiny_checkpoint();
+  for (test::NamedTensor& tensor : tensors)
+    if (tensor.shape[0] == 21)
+      tensor =
+          test::named_tensor(tensor.name, "F32", {kVocab, 8}, std::vector<float>(size_t{kVocab} * 8, 0.5f));
+  test::ScratchFolder folder;
+  test::write_tiny_model(folder, tensors);
+  ModelConfig model_config = read_model_config(folder.path());
+  model_config.vocab_size = kVocab;
+  const RunnerConfig config{.ops = &cpu_ops(),
+                            .num_threads = 2,
+                            .max_num_seqs = 9,
+                            .max_num_batched_tokens = 9,
+                            .max_model_len = 32,
+                            .num_blocks = 18};
+  ModelRunner runner(folder.path(), model_config, config);
+  const size_t workspace = cpu_ops().workspace_bytes(2, 9, kVocab), logits = 9 * kVocab * sizeof(float);
+  EXPECT_GE(runner.memory_plan().activation_bytes, workspace + logits);
+  EXPECT_LE(peak_of_largest_step(runner, config), runner.memory_plan().activation_bytes);
+  EXPECT_GE(runner.arena_peak(), runner.memory_plan().activation_bytes - workspace);
+}
+
 }  // namespace
 }  // namespace nanovllm
