@@ -1,23 +1,23 @@
 // From logits to one token id a row.
 //
 //   ids in [num_valid_tokens, vocab_size) pad the vocabulary and are never taken
-//   temperature < 1e-5   the largest logit, ties to the lower id
+//   temperature < 1e-5 or top_k = 1
+//                        the largest logit, ties to the lower id
 //   otherwise            x = logit / temperature
 //     top_k > 0          keeps the top_k largest x, ties to the lower id
-//     top_p < 1          of these the fewest, largest first, whose weights reach top_p of all weights: the
-//     one that crosses
-//                        stays. A weight is the integer floor(2^32 · exp(x − max x)), so sums are exact, free
-//                        of order
+//     top_p < 1          of these the fewest, largest first, whose weights reach top_p of their sum: the one
+//                        that crosses stays. A weight is the integer floor(2^32 · exp(x − max x)), so sums
+//                        are exact, free of order
 //     then               the largest x + g(id), ties to the lower id
 //
 // g = −log(−log(1 − u)) is Gumbel noise: the winner is a draw from softmax(x) without any sum over the
-// vocabulary (Gumbel 1954; Maddison, Tarlow, Minka 2014, arXiv:1411.0030). u = (philox(seed, {id / 4,
-// position, sample_index, 0})[id % 4] + 0.5) / 2^32: a draw depends on the request and the token, never on
-// the batch.
+// vocabulary (Gumbel 1954; Maddison, Tarlow, Minka 2014, arXiv:1411.0030). u is made of the 32 bits
+// philox(seed, {id / 4, position, sample_index, 0})[id % 4] as gumbel_f32 says: a draw depends on the request
+// and the token, never on the batch.
 //
-// A row with a NaN, an infinite maximum, or no finite logit gives −1: that request ends, its neighbours go
-// on. Elementary functions are those of ops/scalar_math.h on every backend, so equal logits give equal
-// tokens.
+// A row with a NaN, an infinite maximum (of the logits or, where there is a draw, of x), or no finite logit
+// gives −1: that request ends, its neighbours go on. Elementary functions are those of ops/scalar_math.h on
+// every backend, so equal logits give equal tokens.
 #pragma once
 
 #include <cstdint>

@@ -81,6 +81,7 @@ int32_t sample_row(const Kernels& kernels, const SampleRow& row, int32_t top_k, 
   if (!std::isfinite(max)) return -1;
   if (row.temperature < kGreedyTemperature || top_k == 1)
     return int32_t(std::find(row.logits, row.logits + row.count, max) - row.logits);
+  if (!std::isfinite(max / row.temperature)) return -1;
   const bool cut_k = top_k > 0 && top_k < row.count, cut_p = top_p < 1;
   if (!cut_k && !cut_p) return kernels.gumbel_argmax(row);
   int64_t n = keep_top_k(row, cut_k ? top_k : row.count, list);
