@@ -1,0 +1,312 @@
+// Every mistake that an op can be called with, and the exact sentence it gets.
+#include "ops/check.h"
+
+#include "ops/ops_fixture.h"
+
+namespace nanovllm {
+namespace {
+
+using namespace test;
+
+constexpr ErrorKind kConfig = ErrorKind::kConfig;
+
+TEST(CheckShape, BindsADimensionOnFirstSight) {
+  Dim a{"a"}, b{"b"};
+  check_shape("op", "x", Floats({2, 3}), {&a, &b});
+  EXPECT_EQ(a.size, 2);
+  EXPECT_EQ(b.size, 3);
+  check_shape("op", "y", Floats({3, 2}), {&b, &a});
+  expect_message(kConfig, "op: z is [3, 3] f32, want [b=3, a=2]", [&] {
+    check_shape("op", "z", Floats({3, 3}), {&b, &a});
+  });
+}
+
+TEST(CheckShape, RankAndMissing) {
+  Dim a{"a"}, b{"b", 4};
+  expect_message(kConfig, "op: x is [4] f32, want [a, b=4]", [&] {
+    check_shape("op", "x", Floats({4}), {&a, &b});
+  });
+  expect_message(kConfig, "op: x is missing, want [a, b=4]", [&] {
+    check_shape("op", "x", Tensor(), {&a, &b});
+  });
+  EXPECT_EQ(a.size, -1);  // a shape that was refused binds nothing
+}
+
+TEST(CheckShape, TheLastDimensionIsContiguous) {
+  const Floats x({4, 6});
+  Tensor column = x;
+  column.stride[1] = 2;
+  column.shape[1] = 3;
+  Dim a{"a"}, b{"b"};
+  expect_message(kConfig, "op: x is [4, 3] f32 with a strided last dimension, want [a=4, b=3]", [&] {
+    check_shape("op", "x", column, {&a, &b});
+  });
+}
+
+TEST(CheckDType, NamesBoth) {
+  check_dtype("op", "x", Floats({1}), DType::kF32);
+  expect_message(kConfig, "op: ids is [2] f32, want i32",
+                 [] { check_dtype("op", "ids", Floats({2}), DType::kI32); });
+}
+
+// Each op with arguments that are right; a test makes one of them wrong.
+class OpErrors : public testing::Test {
+ protected:
+  OpContext op{cpu_ops()};
+  Context& ctx = op.ctx;
+  StoredWeight w{ctx, DType::kF32, Floats({5, 8})};
+  Floats x{{3, 8}}, y{{3, 5}}, parts{{4, 3, 8}}, heads_q{{3, 2, 8}}, heads_k{{3, 1, 8}}, table{{10, 8}};
+  Floats weight{{8}}, short_weight{{2}}, logits{{3, 5}}, floats3{{3}};
+  Ints ids{{3}}, two_ids{{2}}, seeds{{3, 2}}, cu{{2}}, one{{1}}, block_table{{1, 1}};
+  DeviceBuffer cache_memory{host_device(), 2 * 16 * 16 * 4, "cache"};
+  KvLayer cache{cache_memory.data(),
+                static_cast<std::byte*>(cache_memory.data()) + 16 * 16 * 4,
+                DType::kF32,
+                1,
+                16,
+                1,
+                8};
+
+  EmbeddingArgs embedding_args{.out = x, .token_ids = ids, .table = w.weight};
+  LinearArgs linear_args{.out = y, .x = x, .weight = w.weight};
+  RmsNormArgs rms_norm_args{.out = x, .x = x, .weight = weight};
+  AddRmsNormArgs add_rms_norm_args{.out = x, .partial_sums = parts, .residual = x, .weight = weight};
+  RopeArgs rope_args{.q = heads_q, .k = heads_k, .positions = ids, .cos_sin = table};
+  Floats gate_up{{3, 16}};
+  SiluAndMulArgs silu_args{.out = x, .gate_up = gate_up};
+  StoreKvArgs store_args{.cache = cache, .k = heads_k, .v = heads_k, .slot_mapping = ids};
+  AttentionArgs attention_args{.out = Tensor::view(gate_up.data(), DType::kF32, {3, 16}),
+                               .q = heads_q,
+                               .cache = cache,
+                               .meta = {.cu_seqlens_q = cu, .seq_lens = one, .block_table = block_table}};
+  GatherRowsArgs gather_args{.out = parts.tensor()[0], .x = x, .indices = ids};
+  SampleArgs sample_args{.out = ids,
+                         .logits = logits,
+                         .temperature = floats3,
+                         .top_k = ids,
+                         .top_p = floats3,
+                         .seeds = seeds,
+                         .positions = ids,
+                         .sample_indices = ids,
+                         .num_valid_tokens = 5};
+  Floats source{{2, 8}};
+  StoreWeightArgs store_weight_args{
+      .weight = w.weight,
+      .rows = {reinterpret_cast<const std::byte*>(source.data()), DType::kF32, 2, 8, 8},
+      .first_row = 1};
+
+  void SetUp() override { cu[1] = 3, one[0] = 3; }
+};
+
+TEST_F(OpErrors, ArgumentsThatAreRightPass) {
+  embedding(ctx, embedding_args);
+  linear(ctx, linear_args);
+  rms_norm(ctx, rms_norm_args);
+  add_rms_norm(ctx, add_rms_norm_args);
+  rope(ctx, rope_args);
+  silu_and_mul(ctx, silu_args);
+  store_kv(ctx, store_args);
+  attention(ctx, attention_args);
+  gather_rows(ctx, gather_args);
+  sample(ctx, sample_args);
+  store_weight(ctx, store_weight_args);
+}
+
+TEST_F(OpErrors, WhatABackendLacksIsNamed) {
+  const OpTable none{.backend = "none"};
+  Context bare{.ops = none, .arena = op.arena, .comm = op.comm, .threads = &op.threads};
+  const auto expect_none = [&](const std::string& name, auto function, const auto& args) {
+    expect_message(ErrorKind::kUnsupported, name + ": no none implementation", [&] { function(bare, args); });
+  };
+  expect_none("embedding", embedding, embedding_args);
+  expect_none("linear", linear, linear_args);
+  expect_none("rms_norm", rms_norm, rms_norm_args);
+  expect_none("add_rms_norm", add_rms_norm, add_rms_norm_args);
+  expect_none("rope", rope, rope_args);
+  expect_none("silu_and_mul", silu_and_mul, silu_args);
+  expect_none("store_kv", store_kv, store_args);
+  expect_none("attention", attention, attention_args);
+  expect_none("gather_rows", gather_rows, gather_args);
+  expect_none("sample", sample, sample_args);
+  expect_none("store_weight", store_weight, store_weight_args);
+}
+
+TEST_F(OpErrors, DryOpsDoNothing) {
+  Context dry{.ops = dry_ops(), .arena = op.arena, .comm = op.comm};
+  std::fill_n(x.data(), x.size(), 3.0f);
+  embedding(dry, embedding_args);
+  linear(dry, linear_args);
+  rms_norm(dry, rms_norm_args);
+  add_rms_norm(dry, add_rms_norm_args);
+  rope(dry, rope_args);
+  silu_and_mul(dry, silu_args);
+  store_kv(dry, store_args);
+  attention(dry, attention_args);
+  gather_rows(dry, gather_args);
+  sample(dry, sample_args);
+  EXPECT_TRUE(same_bits(x.span(), Floats({3, 8}, 3.0f).span()));
+  linear_args.x = y;  // shapes are checked all the same
+  EXPECT_THROW(linear(dry, linear_args), Error);
+}
+
+TEST_F(OpErrors, Embedding) {
+  embedding_args.table.in_features = 7;
+  expect_message(kConfig, "embedding: table is [5, 7], want [rows=5, hidden_size=8]",
+                 [&] { embedding(ctx, embedding_args); });
+  embedding_args.table = {};
+  expect_message(kConfig, "embedding: table is [0, 0], want [rows=0, hidden_size=8]",
+                 [&] { embedding(ctx, embedding_args); });
+  embedding_args = {.out = x, .token_ids = floats3, .table = w.weight};
+  expect_message(kConfig, "embedding: token_ids is [3] f32, want i32",
+                 [&] { embedding(ctx, embedding_args); });
+  embedding_args.token_ids = two_ids;
+  expect_message(kConfig, "embedding: out is [3, 8] f32, want [num_tokens=2, hidden_size]",
+                 [&] { embedding(ctx, embedding_args); });
+}
+
+TEST_F(OpErrors, Linear) {
+  linear_args.x = Floats({3, 7});
+  expect_message(kConfig, "linear: weight is [5, 8], want [out_features=5, in_features=7]",
+                 [&] { linear(ctx, linear_args); });
+  linear_args.x = x;
+  linear_args.out = x;
+  expect_message(kConfig, "linear: out is [3, 8] f32, want [num_tokens=3, out_features=5]",
+                 [&] { linear(ctx, linear_args); });
+  linear_args.out = Floats({3, 3, 5});
+  expect_message(kConfig, "linear: in_features is 8, want a multiple of num_segments=3",
+                 [&] { linear(ctx, linear_args); });
+  linear_args.out = Tensor::view(y.data(), DType::kF32, {0, 3, 5});
+  expect_message(kConfig, "linear: in_features is 8, want a multiple of num_segments=0",
+                 [&] { linear(ctx, linear_args); });
+  linear_args.out = y;
+  linear_args.bias = weight;
+  expect_message(kConfig, "linear: bias is [8] f32, want [out_features=5]",
+                 [&] { linear(ctx, linear_args); });
+}
+
+TEST_F(OpErrors, Norms) {
+  rms_norm_args.weight = short_weight;
+  expect_message(kConfig, "rms_norm: weight is [2] f32, want [hidden_size=8]",
+                 [&] { rms_norm(ctx, rms_norm_args); });
+  rms_norm_args.x = heads_q;
+  expect_message(kConfig, "rms_norm: out is [3, 8] f32, want [num_tokens=3, num_heads=2, head_dim=8]",
+                 [&] { rms_norm(ctx, rms_norm_args); });
+  rms_norm_args.out = heads_q;
+  expect_message(kConfig, "rms_norm: weight is [2] f32, want [head_dim=8]",
+                 [&] { rms_norm(ctx, rms_norm_args); });
+  add_rms_norm_args.partial_sums = Floats({3, 3, 8});
+  expect_message(kConfig, "add_rms_norm: num_segments is 3, want 1, 2 or 4",
+                 [&] { add_rms_norm(ctx, add_rms_norm_args); });
+  add_rms_norm_args.partial_sums = Tensor::view(parts.data(), DType::kBF16, {4, 3, 8});
+  expect_message(kConfig, "add_rms_norm: partial_sums is [4, 3, 8] bf16, want f32",
+                 [&] { add_rms_norm(ctx, add_rms_norm_args); });
+  add_rms_norm_args.partial_sums = x;
+  expect_message(kConfig,
+                 "add_rms_norm: partial_sums is [3, 8] f32, want [num_segments, num_tokens, hidden_size]",
+                 [&] { add_rms_norm(ctx, add_rms_norm_args); });
+  add_rms_norm_args.partial_sums = parts;
+  add_rms_norm_args.residual = y;
+  expect_message(kConfig, "add_rms_norm: residual is [3, 5] f32, want [num_tokens=3, hidden_size=8]",
+                 [&] { add_rms_norm(ctx, add_rms_norm_args); });
+}
+
+TEST_F(OpErrors, Rope) {
+  rope_args.cos_sin = Floats({10, 7});
+  expect_message(kConfig, "rope: rotary_dim is 7, want an even number up to head_dim=8",
+                 [&] { rope(ctx, rope_args); });
+  rope_args.cos_sin = Floats({10, 10});
+  expect_message(kConfig, "rope: rotary_dim is 10, want an even number up to head_dim=8",
+                 [&] { rope(ctx, rope_args); });
+  rope_args.positions = two_ids;
+  expect_message(kConfig, "rope: positions is [2] i32, want [num_tokens=3]", [&] { rope(ctx, rope_args); });
+  rope_args.k = Floats({3, 1, 6});
+  expect_message(kConfig, "rope: k is [3, 1, 6] f32, want [num_tokens=3, num_kv_heads=1, head_dim=8]",
+                 [&] { rope(ctx, rope_args); });
+}
+
+TEST_F(OpErrors, SiluAndMul) {
+  silu_args.gate_up = x;
+  expect_message(kConfig, "silu_and_mul: gate_up is [3, 8] f32, want [num_tokens=3, 2 intermediate_size=16]",
+                 [&] { silu_and_mul(ctx, silu_args); });
+}
+
+TEST_F(OpErrors, StoreKv) {
+  store_args.cache.num_kv_heads = 2;
+  expect_message(kConfig, "store_kv: cache has 2 heads of 8, want 1 of 8",
+                 [&] { store_kv(ctx, store_args); });
+  store_args.v = heads_q;
+  expect_message(kConfig, "store_kv: v is [3, 2, 8] f32, want [num_tokens=3, num_kv_heads=1, head_dim=8]",
+                 [&] { store_kv(ctx, store_args); });
+  store_args.v = heads_k;
+  store_args.slot_mapping = two_ids;
+  expect_message(kConfig, "store_kv: slot_mapping is [2] i32, want [num_tokens=3]",
+                 [&] { store_kv(ctx, store_args); });
+}
+
+TEST_F(OpErrors, Attention) {
+  attention_args.cache.head_dim = 16;
+  expect_message(kConfig, "attention: cache has 1 heads of 16, want 1 of 8",
+                 [&] { attention(ctx, attention_args); });
+  for (int num_kv_heads : {0, 3}) {
+    attention_args.cache.head_dim = 8;
+    attention_args.cache.num_kv_heads = num_kv_heads;
+    expect_message(
+        kConfig, "attention: num_heads is 2, want a multiple of num_kv_heads=" + std::to_string(num_kv_heads),
+        [&] { attention(ctx, attention_args); });
+  }
+  attention_args.out = x;
+  expect_message(kConfig, "attention: out is [3, 8] f32, want [num_tokens=3, num_heads * head_dim=16]",
+                 [&] { attention(ctx, attention_args); });
+  attention_args.out = gate_up;
+  attention_args.meta.cu_seqlens_q = one;
+  expect_message(kConfig, "attention: cu_seqlens_q is [1] i32, want [num_seqs + 1=2]",
+                 [&] { attention(ctx, attention_args); });
+  attention_args.meta.cu_seqlens_q = cu;
+  attention_args.meta.block_table = cu;
+  expect_message(kConfig, "attention: block_table is [2] i32, want [num_seqs=1, max_blocks]",
+                 [&] { attention(ctx, attention_args); });
+}
+
+TEST_F(OpErrors, GatherRows) {
+  gather_args.indices = two_ids;
+  expect_message(kConfig, "gather_rows: out is [3, 8] f32, want [num_rows=2, width=8]",
+                 [&] { gather_rows(ctx, gather_args); });
+}
+
+TEST_F(OpErrors, Sample) {
+  for (int valid : {0, -1, 6}) {
+    sample_args.num_valid_tokens = valid;
+    expect_message(kConfig,
+                   "sample: num_valid_tokens is " + std::to_string(valid) + ", want 1 to vocab_size=5",
+                   [&] { sample(ctx, sample_args); });
+  }
+  sample_args.seeds = ids;
+  expect_message(kConfig, "sample: seeds is [3] i32, want [num_rows=3, 2=2]",
+                 [&] { sample(ctx, sample_args); });
+  sample_args.top_p = two_ids;
+  expect_message(kConfig, "sample: top_p is [2] i32, want [num_rows=3]", [&] { sample(ctx, sample_args); });
+}
+
+TEST_F(OpErrors, StoreWeight) {
+  const StoreWeightArgs good = store_weight_args;
+  const auto expect = [&](const std::string& text) {
+    expect_message(kConfig, text, [&] { store_weight(ctx, store_weight_args); });
+    store_weight_args = good;
+  };
+  store_weight_args.first_row = 4;
+  expect("store_weight: rows are [2, 8] at 4, want them inside [5, 8]");
+  store_weight_args.first_row = -1;
+  expect("store_weight: rows are [2, 8] at -1, want them inside [5, 8]");
+  store_weight_args.rows.in_features = 7;
+  expect("store_weight: rows are [2, 7] at 1, want them inside [5, 8]");
+  store_weight_args.rows.row_stride = 7;
+  expect("store_weight: rows are [2, 8] at 1, want them inside [5, 8]");
+  store_weight_args.weight.dtype = DType::kBF16;
+  expect("store_weight: rows are f32, want bf16");
+  store_weight_args.weight.dtype = DType::kBF16;
+  store_weight_args.rows.dtype = DType::kF16;
+  expect("store_weight: rows are f16, want bf16");
+}
+
+}  // namespace
+}  // namespace nanovllm

@@ -1,0 +1,102 @@
+#include "ops/ops_fixture.h"
+
+#include <random>
+
+namespace nanovllm::test {
+
+template class Array<float>;
+template class Array<int32_t>;
+
+OpContext::OpContext(const OpTable& ops, int num_threads)
+    : threads(num_threads),
+      arena(host_device(), size_t{1} << 20),
+      ctx{.ops = ops, .arena = arena, .comm = comm, .threads = &threads} {}
+
+OpContext::~OpContext() = default;
+
+std::vector<std::string> instruction_sets() {
+  const cpu::KernelList list = cpu::runnable_kernels();
+  std::vector<std::string> names;
+  for (int i = 0; i < list.count; ++i) names.emplace_back(list.sets[i]->instruction_set);
+  return names;
+}
+
+Floats random_floats(std::initializer_list<int64_t> shape, uint32_t seed, float scale) {
+  Floats result(shape);
+  std::mt19937 generator(seed);
+  for (size_t i = 0; i < result.size(); ++i) result[i] = float(int32_t(generator())) * 0x1p-31f * scale;
+  return result;
+}
+
+std::vector<double> doubles(std::span<const float> values) { return {values.begin(), values.end()}; }
+
+StoredWeight::StoredWeight(Context& ctx, DType dtype, const Floats& rows)
+    : memory(*ctx.ops.device, weight_bytes(ctx.ops, dtype, rows.tensor().shape[0], rows.tensor().shape[1]),
+             "test"),
+      weight{memory.data(), dtype, rows.tensor().shape[0], rows.tensor().shape[1]} {
+  std::vector<std::byte> source(rows.size() * dtype_bytes(dtype));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const float value = rows[i];
+    const uint16_t half = dtype == DType::kF16 ? float_to_f16(value) : float_to_bf16(value);
+    if (dtype == DType::kF32)
+      std::memcpy(&source[4 * i], &value, 4);
+    else
+      std::memcpy(&source[2 * i], &half, 2);
+    values.push_back(dtype == DType::kF32   ? double(value)
+                     : dtype == DType::kF16 ? double(f16_to_float(half))
+                                            : double(bf16_to_float(half)));
+  }
+  store_weight(ctx, {.weight = weight,
+                     .rows = {.data = source.data(),
+                              .dtype = dtype,
+                              .num_rows = weight.out_features,
+                              .in_features = weight.in_features,
+                              .row_stride = weight.in_features}});
+}
+
+WorstError::~WorstError() {
+  testing::Test::RecordProperty(name_, std::to_string(worst_) + " of " + std::to_string(limit_));
+  EXPECT_LE(worst_, limit_) << name_ << ": " << where_;
+}
+
+void WorstError::add(double got, double want, double unit, const char* what, int64_t index) {
+  double error = got == want ? 0 : std::fabs(got - want) / unit;
+  if (std::isnan(error)) error = std::numeric_limits<double>::infinity();
+  if (error <= worst_) return;
+  worst_ = error;
+  where_ = std::string(what) + "[" + std::to_string(index) + "] is " + std::to_string(got) + ", want " +
+           std::to_string(want) + " within " + std::to_string(unit);
+}
+
+double ulp(double x) { return std::ldexp(1.0, std::max(x == 0 ? -126 : std::ilogb(x), -126) - 23); }
+
+void expect_ulps(WorstError& worst, std::span<const float> got, const std::vector<double>& want,
+                 const char* what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  for (size_t i = 0; i < want.size(); ++i) worst.add(got[i], want[i], ulp(want[i]), what, int64_t(i));
+}
+
+testing::AssertionResult same_bits(std::span<const float> a, std::span<const float> b) {
+  if (a.size() != b.size()) return testing::AssertionFailure() << a.size() << " values, want " << b.size();
+  for (size_t i = 0; i < a.size(); ++i)
+    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0)
+      return testing::AssertionFailure() << "value " << i << " is " << a[i] << ", want " << b[i];
+  return testing::AssertionSuccess();
+}
+
+EverySet::EverySet(int num_threads) {
+  for (const std::string& name : instruction_sets())
+    contexts_.push_back(std::make_unique<OpContext>(cpu_ops(name), num_threads));
+}
+
+void expect_message(ErrorKind kind, const std::string& text, const std::function<void()>& body) {
+  try {
+    body();
+    ADD_FAILURE() << "no error, want: " << text;
+  } catch (const Error& error) {
+    EXPECT_EQ(int(error.kind()), int(kind)) << error.what();
+    EXPECT_EQ(std::string(error.what()), text);
+  }
+}
+
+}  // namespace nanovllm::test

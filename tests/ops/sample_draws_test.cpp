@@ -1,0 +1,156 @@
+// The draws: what they depend on, and that their frequencies are those of softmax.
+#include <numeric>
+
+#include "ops/sample.h"
+#include "ops/sample_fixture.h"
+
+namespace nanovllm {
+namespace {
+
+using namespace test;
+
+// The value that chi-square with this many degrees of freedom exceeds once in a million: Wilson and Hilferty
+// 1931, with the normal's 4.7534. The seed is fixed, so a right sampler was this unlucky with probability
+// 1e-6, once, not per run.
+double chi_square_limit(int degrees) {
+  const double d = degrees, t = 1 - 2 / (9 * d) + 4.7534 * std::sqrt(2 / (9 * d));
+  return d * t * t * t;
+}
+
+// Frequencies of 100,000 draws, each at a position of its own, against the softmax of what is kept.
+void check_frequencies(const SampleCase& sampled) {
+  constexpr int kDraws = 100000, kRows = 1000;
+  OpContext op(cpu_ops());
+  const std::vector<Kept> kept = kept_by_definition(sampled);
+  std::vector<double> expected(sampled.logits.size(), 0.0), seen(sampled.logits.size(), 0.0);
+  double total = 0;
+  for (const Kept& k : kept) total += std::exp(double(k.x) - kept[0].x);
+  for (const Kept& k : kept) expected[size_t(k.id)] = kDraws * std::exp(double(k.x) - kept[0].x) / total;
+
+  std::vector<SampleCase> rows(kRows, sampled);
+  for (int first = 0; first < kDraws; first += kRows) {
+    for (int r = 0; r < kRows; ++r) rows[size_t(r)].position = first + r;
+    for (int32_t id : sample_rows(op.ctx, rows)) ++seen[size_t(id)];
+  }
+  double chi_square = 0;
+  for (size_t id = 0; id < seen.size(); ++id) {
+    if (expected[id] == 0) {
+      EXPECT_EQ(seen[id], 0) << "id " << id << " was filtered out";
+      continue;
+    }
+    ASSERT_GE(expected[id], 5) << "chi-square needs five draws a cell";
+    chi_square += (seen[id] - expected[id]) * (seen[id] - expected[id]) / expected[id];
+  }
+  const double limit = chi_square_limit(int(kept.size()) - 1);
+  testing::Test::RecordProperty("chi_square", std::to_string(chi_square) + " of " + std::to_string(limit));
+  EXPECT_LE(chi_square, limit) << kept.size() << " cells";
+}
+
+std::vector<float> some_logits(int count) {  // in no order, e^0 to e^-6
+  std::vector<float> logits;
+  for (int i = 0; i < count; ++i) logits.push_back(-6.0f * float(i * 7 % count) / float(count));
+  return logits;
+}
+
+TEST(SampleFrequencies, Plain) { check_frequencies({.logits = some_logits(30), .seed = 11}); }
+TEST(SampleFrequencies, WarmerThanOne) {
+  check_frequencies({.logits = some_logits(90), .temperature = 2, .seed = 12});
+}
+TEST(SampleFrequencies, Cold) {
+  check_frequencies({.logits = some_logits(10), .temperature = 0.7f, .seed = 13});
+}
+TEST(SampleFrequencies, TopK) { check_frequencies({.logits = some_logits(30), .top_k = 7, .seed = 14}); }
+TEST(SampleFrequencies, TopP) { check_frequencies({.logits = some_logits(30), .top_p = 0.8f, .seed = 15}); }
+TEST(SampleFrequencies, TopKAndTopP) {
+  check_frequencies({.logits = some_logits(30), .temperature = 1.5f, .top_k = 20, .top_p = 0.9f, .seed = 16});
+}
+TEST(SampleFrequencies, Uniform) { check_frequencies({.logits = std::vector<float>(64, 3.5f), .seed = 17}); }
+
+class SampleDraws : public OpTest {
+ protected:
+  std::vector<int32_t> at_positions(SampleCase row, int count = 64) {
+    std::vector<SampleCase> rows;
+    for (int i = 0; i < count; ++i, ++row.position) rows.push_back(row);
+    return sample_rows(ctx, rows);
+  }
+};
+INSTANTIATE_OP_TEST(SampleDraws);
+
+// 64 draws of 90 nearly equal tokens are all equal by chance with probability 90^-64.
+TEST_P(SampleDraws, DependOnSeedPositionAndSampleIndex) {
+  for (const auto& [top_k, top_p] : {std::pair<int32_t, float>{0, 1.0f}, {80, 1.0f}, {0, 0.99f}}) {
+    const SampleCase base{
+        .logits = some_logits(90), .temperature = 100, .top_k = top_k, .top_p = top_p, .seed = 5};
+    SampleCase low = base, high = base, position = base, index = base;
+    low.seed = 6;
+    high.seed += uint64_t{1} << 32;
+    position.position = 1000;
+    index.sample_index = 1;
+    const std::vector<int32_t> want = at_positions(base);
+    EXPECT_EQ(at_positions(base), want);
+    for (const SampleCase& other : {low, high, position, index}) EXPECT_NE(at_positions(other), want);
+    EXPECT_NE(at_positions(low), at_positions(high));
+    SampleCase later = base;  // a shifted start sees the same draws, shifted
+    later.position = 3;
+    const std::vector<int32_t> shifted = at_positions(later, 20);
+    EXPECT_TRUE(std::equal(shifted.begin(), shifted.end(), want.begin() + 3));
+  }
+}
+
+TEST_P(SampleDraws, DoNotDependOnTheRowOrTheBatch) {
+  std::vector<SampleCase> rows;
+  for (int r = 0; r < 23; ++r)
+    rows.push_back({.logits = some_logits(90),
+                    .temperature = r % 5 ? 3.0f : 0.0f,
+                    .top_k = r % 3 == 1 ? 50 : 0,
+                    .top_p = r % 3 == 2 ? 0.95f : 1.0f,
+                    .seed = uint64_t(r),
+                    .position = r * 3});
+  std::vector<int32_t> alone;
+  for (const SampleCase& row : rows) alone.push_back(sample_one(ctx, row));
+  EXPECT_EQ(sample_rows(ctx, rows), alone);
+  for (int threads : {1, 3, 8}) {
+    OpContext other(cpu_ops(GetParam()), threads);
+    for (int shift : {0, 1, 7, 22}) {
+      std::rotate(rows.begin(), rows.begin() + shift, rows.end());
+      std::rotate(alone.begin(), alone.begin() + shift, alone.end());
+      EXPECT_EQ(sample_rows(other.ctx, rows), alone) << threads << " threads";
+    }
+  }
+}
+
+// Filters that keep everything that can win change nothing: with one masked token top_k = vocab_size − 1
+// leaves the others, and equal weights 2^32 of n tokens leave none out of top_p = 1 − 2^-24 while n < 2^24.
+TEST_P(SampleDraws, AFilterThatKeepsEverythingChangesNothing) {
+  for (int count : {16, 63, 64, 65, 130}) {
+    SampleCase masked{.logits = some_logits(count), .temperature = 5};
+    masked.logits[size_t(count / 2)] = -kInfinity;
+    SampleCase filtered = masked;
+    filtered.top_k = count - 1;
+    EXPECT_EQ(at_positions(filtered, 200), at_positions(masked, 200)) << count;
+    SampleCase even{.logits = std::vector<float>(size_t(count), 1.0f)};
+    filtered = even;
+    filtered.top_p = std::nextafter(1.0f, 0.0f);
+    EXPECT_EQ(at_positions(filtered, 200), at_positions(even, 200)) << count;
+  }
+}
+
+TEST(SampleBits, AllSetsDrawTheSameIds) {
+  std::vector<std::unique_ptr<OpContext>> ops;
+  for (const std::string& set : instruction_sets()) ops.push_back(std::make_unique<OpContext>(cpu_ops(set)));
+  for (int count : {1, 15, 16, 17, 63, 64, 65, 300}) {
+    std::vector<SampleCase> rows;
+    for (int r = 0; r < 300; ++r)
+      rows.push_back({.logits = some_logits(count),
+                      .temperature = 1.0f + float(r % 4),
+                      .top_k = r % 3 == 1 ? 12 : 0,
+                      .top_p = r % 3 == 2 ? 0.9f : 1.0f,
+                      .seed = uint64_t(r) << 20,
+                      .position = r});
+    const std::vector<int32_t> want = sample_rows(ops.back()->ctx, rows);
+    for (const auto& op : ops) EXPECT_EQ(sample_rows(op->ctx, rows), want) << op->ctx.ops.instruction_set;
+  }
+}
+
+}  // namespace
+}  // namespace nanovllm
