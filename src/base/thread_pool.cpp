@@ -11,6 +11,7 @@
 #include <fstream>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -120,11 +121,23 @@ ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  for (int i = 1; i < num_threads; ++i) state_->workers.emplace_back([this] { state_->worker_loop(); });
+  bool started = true;
+  try {
+    for (int i = 1; i < num_threads; ++i) state_->workers.emplace_back([this] { state_->worker_loop(); });
+  } catch (const std::system_error&) {
+    started = false;
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (started) return;
+  const int num_started = this->num_threads();
+  stop_workers();
+  fail(ErrorKind::kDevice, "threads: the system gives ", num_started, " of ", num_threads,
+       ", want fewer threads");
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop_workers(); }
+
+void ThreadPool::stop_workers() {
   state_->stopping.store(true, std::memory_order_release);
   state_->announce(0);
   for (std::thread& worker : state_->workers) worker.join();

@@ -17,7 +17,8 @@ namespace nanovllm {
 
 class ThreadPool {
  public:
-  // num_threads counts the caller: 1 makes no worker. throws Error(kConfig): num_threads < 1
+  // num_threads counts the caller: 1 makes no worker.
+  // throws Error(kConfig): num_threads < 1; Error(kDevice): the system gives no more threads
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -33,6 +34,8 @@ class ThreadPool {
   }
 
  private:
+  void stop_workers();
+
   // A borrowed callable: no allocation, valid during run().
   struct Task {
     const void* object = nullptr;

@@ -1,53 +1,19 @@
 #include "cli/chat.h"
 
 #include <poll.h>
-#include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <iostream>
 #include <vector>
 
 #include "base/error.h"
+#include "cli/interrupts.h"
+#include "cli/output.h"
 #include "llm/llm.h"
 
 namespace nanovllm::cli {
 namespace {
-
-// Ctrl-C as something that can be asked for, in place of a handler and a global flag. While it lives, SIGINT
-// waits here.
-class Interrupts {
- public:
-  Interrupts() {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set, &before_);
-    fd_ = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (fd_ < 0) fail(ErrorKind::kDevice, "signalfd: ", std::strerror(errno));
-  }
-  ~Interrupts() {
-    close(fd_);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  Interrupts(const Interrupts&) = delete;
-  Interrupts& operator=(const Interrupts&) = delete;
-
-  // Whether Ctrl-C was pressed since the last call.
-  bool take() {
-    signalfd_siginfo info;
-    bool any = false;
-    while (read(fd_, &info, sizeof(info)) == ssize_t(sizeof(info))) any = true;
-    return any;
-  }
-  int fd() const { return fd_; }
-
- private:
-  sigset_t before_;
-  int fd_;
-};
 
 // Lines of standard input, with Ctrl-C in between.
 class LineReader {
@@ -79,30 +45,29 @@ class LineReader {
   std::string buffer_;
 };
 
-void print(const std::string& text) {
-  std::cout << text << std::flush;
-  if (!std::cout) fail(ErrorKind::kDevice, "standard output: cannot write: ", std::strerror(errno));
-}
+struct Answer {
+  std::string text;
+  bool interrupted = false;
+};
 
-// Streams the answer to the conversation so far, and returns it.
-std::string answer(LLM& llm, const std::vector<ChatMessage>& messages, const ChatCommandOptions& options,
-                   Interrupts& interrupts) {
+// Streams the answer to the conversation so far.
+Answer answer(LLM& llm, const std::vector<ChatMessage>& messages, const ChatCommandOptions& options,
+              Interrupts& interrupts, Output& output) {
   ChatOptions chat;
   if (options.no_think) chat.enable_thinking = false;
   const Prompt prompt(llm.chat_template().render(messages, chat));
   const RequestId id = llm.add_request(prompt, resolve(options.sampling, llm.generation_config()));
-  std::string text;
+  Answer result;
   while (llm.has_unfinished()) {
-    for (const RequestOutput& output : llm.step()) {
-      print(output.text);
-      text += output.text;
-      if (output.finish_reason == FinishReason::kError)
-        fail(ErrorKind::kRequest, "the model's logits are not numbers: its weights may be damaged");
+    for (const RequestOutput& piece : llm.step()) {
+      output.write(piece.text);
+      result.text += piece.text;
+      if (piece.finish_reason == FinishReason::kError) fail(ErrorKind::kRequest, piece.error);
     }
-    if (interrupts.take()) llm.abort(id);
+    if (interrupts.take()) result.interrupted = llm.abort(id);
   }
-  print("\n");
-  return text;
+  output.write("\n");
+  return result;
 }
 
 std::vector<ChatMessage> opening(const ChatCommandOptions& options) {
@@ -110,34 +75,38 @@ std::vector<ChatMessage> opening(const ChatCommandOptions& options) {
   return {{"system", options.system}};
 }
 
-void converse(LLM& llm, const ChatCommandOptions& options, Interrupts& interrupts) {
+constexpr const char* kHelp =
+    "/reset  forget the conversation\n/exit   end (as Ctrl-D)\nCtrl-C  stop an answer\n";
+
+void converse(LLM& llm, const ChatCommandOptions& options, Interrupts& interrupts, Output& output) {
   const bool terminal = isatty(STDIN_FILENO) == 1;
   if (terminal)
-    print("Chat with " + options.engine.model.string() + ". /reset forgets, /help helps, Ctrl-D ends.\n");
+    output.write("Chat with " + options.engine.model.string() +
+                 ". /reset forgets, /help helps, Ctrl-D ends.\n");
   std::vector<ChatMessage> messages = opening(options);
   LineReader reader;
   for (std::string line;;) {
-    if (terminal) print("> ");
+    if (terminal) output.write("> ");
     switch (reader.read_line(interrupts, line)) {
       case LineReader::Result::kEnd:
-        return print(terminal ? "\n" : "");
+        return output.write(terminal ? "\n" : "");
       case LineReader::Result::kInterrupted:
-        print("\n(Ctrl-D ends)\n");
+        output.write("\n(Ctrl-D ends)\n");
         continue;
       case LineReader::Result::kLine:
         break;
     }
     if (line.empty()) continue;
     if (line == "/exit") return;
-    if (line == "/reset") {
+    if (line == "/help") {
+      output.write(kHelp);
+    } else if (line == "/reset") {
       messages = opening(options);
-      print("(forgotten)\n");
-    } else if (line[0] == '/') {
-      print("/reset  forget the conversation\n/exit   end (as Ctrl-D)\nCtrl-C  stop an answer\n");
+      output.write("(forgotten)\n");
     } else {
       messages.push_back({"user", line});
       try {
-        messages.push_back({"assistant", answer(llm, messages, options, interrupts)});
+        messages.push_back({"assistant", answer(llm, messages, options, interrupts, output).text});
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::kRequest) throw;
         messages.pop_back();
@@ -150,17 +119,19 @@ void converse(LLM& llm, const ChatCommandOptions& options, Interrupts& interrupt
 }  // namespace
 
 int run_chat(const ChatCommandOptions& options) {
+  if (options.prompt && options.prompt->empty())
+    fail(ErrorKind::kRequest, "prompt: is empty, want some text");
   LLM llm(options.engine);
   llm.chat_template();  // throws where there is none
   Interrupts interrupts;
-  if (options.prompt.empty()) {
-    converse(llm, options, interrupts);
+  Output output("-");
+  if (!options.prompt) {
+    converse(llm, options, interrupts, output);
     return 0;
   }
   std::vector<ChatMessage> messages = opening(options);
-  messages.push_back({"user", options.prompt});
-  answer(llm, messages, options, interrupts);
-  return 0;
+  messages.push_back({"user", *options.prompt});
+  return answer(llm, messages, options, interrupts, output).interrupted ? kInterruptedExitCode : 0;
 }
 
 }  // namespace nanovllm::cli

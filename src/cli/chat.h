@@ -4,6 +4,7 @@
 // typed.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "cli/sampling_flags.h"
@@ -14,7 +15,7 @@ namespace nanovllm::cli {
 struct ChatCommandOptions {
   EngineConfig engine;
   SamplingFlags sampling;
-  std::string prompt;  // answer this and end; "" = a conversation
+  std::optional<std::string> prompt;  // answer this and end; none: a conversation
   std::string system;
   bool no_think = false;
 };

@@ -1,38 +1,20 @@
 #include "cli/generate.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <unistd.h>
+
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/interrupts.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/prompts.h"
 #include "llm/llm.h"
 
 namespace nanovllm::cli {
 namespace {
-
-// Where answers go. Every failure to write is an error: an answer must not be lost in silence.
-class Output {
- public:
-  explicit Output(const std::string& path) : name_(path == "-" ? "standard output" : path) {
-    if (path == "-") return;
-    file_.open(path, std::ios::binary);
-    if (!file_) fail(ErrorKind::kDevice, path, ": cannot open for writing: ", std::strerror(errno));
-  }
-
-  void write(const std::string& text) {
-    std::ostream& stream = file_.is_open() ? static_cast<std::ostream&>(file_) : std::cout;
-    stream << text << std::flush;
-    if (!stream) fail(ErrorKind::kDevice, name_, ": cannot write: ", std::strerror(errno));
-  }
-
- private:
-  std::string name_;
-  std::ofstream file_;
-};
 
 std::string json_line(size_t index, const Completion& c) {
   nlohmann::ordered_json line{{"index", index},
@@ -43,7 +25,8 @@ std::string json_line(size_t index, const Completion& c) {
                               {"completion_tokens", c.token_ids.size()},
                               {"seed", c.seed}};
   if (!c.error.empty()) line["error"] = c.error;
-  return line.dump() + "\n";
+  // An error may quote bytes that are no UTF-8.
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 // Answers in the order of the prompts, each once those before it are out.
@@ -53,17 +36,28 @@ class Writer {
 
   void add(size_t index, const Completion& completion) {
     pending_[index] = completion;
-    while (next_ < pending_.size() && pending_[next_]) {
-      const Completion& c = *pending_[next_];
-      if (jsonl_)
-        output_.write(json_line(next_, c));
-      else if (c.error.empty())
-        output_.write(c.text + (pending_.size() > 1 ? "\n\n" : "\n"));
-      pending_[next_++] = Completion{};
-    }
+    while (next_ < pending_.size() && pending_[next_]) write_next();
+  }
+
+  // After an interruption: what is finished, though something before it is not.
+  void flush() {
+    for (; next_ < pending_.size();)
+      if (pending_[next_])
+        write_next();
+      else
+        ++next_;
   }
 
  private:
+  void write_next() {
+    const Completion& c = *pending_[next_];
+    if (jsonl_)
+      output_.write(json_line(next_, c));
+    else  // a refused prompt leaves an empty answer in its place
+      output_.write(c.text + (pending_.size() > 1 ? "\n\n" : "\n"));
+    pending_[next_++] = Completion{};
+  }
+
   Output& output_;
   bool jsonl_;
   std::vector<std::optional<Completion>> pending_;
@@ -75,7 +69,8 @@ Prompt make_prompt(const PromptLine& line, const GenerateOptions& options, const
   if (line.token_ids) return Prompt(*line.token_ids);
   if (!options.chat && !line.messages) return Prompt(line.text);
   std::vector<ChatMessage> messages;
-  if (!options.system.empty()) messages.push_back({"system", options.system});
+  const bool has_system = line.messages && line.messages->front().role == "system";
+  if (!options.system.empty() && !has_system) messages.push_back({"system", options.system});
   if (line.messages)
     messages.insert(messages.end(), line.messages->begin(), line.messages->end());
   else
@@ -89,7 +84,8 @@ std::vector<PromptLine> all_prompts(const GenerateOptions& options) {
   std::vector<PromptLine> lines;
   for (const std::string& prompt : options.prompts) lines.emplace_back().text = prompt;
   if (!options.input.empty())
-    for (PromptLine& line : read_prompts(options.input)) lines.push_back(std::move(line));
+    for (PromptLine& line : read_prompts(options.input, options.input_format))
+      lines.push_back(std::move(line));
   if (lines.empty()) fail(ErrorKind::kConfig, options.input, ": has no prompts");
   return lines;
 }
@@ -98,15 +94,20 @@ std::vector<PromptLine> all_prompts(const GenerateOptions& options) {
 
 int run_generate(const GenerateOptions& options) {
   std::vector<PromptLine> lines = all_prompts(options);
-  Output output(options.output);
+  std::error_code ignored;
+  if (options.output != "-" && std::filesystem::equivalent(options.input, options.output, ignored))
+    fail(ErrorKind::kConfig, options.output, ": is the input, want another file for the answers");
   LLM llm(options.engine);
   if (options.chat) llm.chat_template();  // throws where there is none
+  Output output(options.output);          // what was there goes only once the model has loaded
 
   // What cannot become a request is answered with its error; the rest is generated together.
   Writer writer(output, options.format == "jsonl", lines.size());
   Progress progress(lines.size());
-  bool all_good = true;
+  Interrupts interrupts;
+  bool all_good = true, interrupted = false;
   const auto complete = [&](size_t index, const Completion& completion) {
+    if (completion.finish_reason == FinishReason::kAbort) return;
     progress.add_finished();
     progress.clear();
     if (!completion.error.empty()) {
@@ -134,10 +135,16 @@ int run_generate(const GenerateOptions& options) {
   }
   llm.generate(prompts, params,
                {.on_completion = [&](size_t i, const Completion& c) { complete(line_of[i], c); },
-                .on_step = [&](const StepStats& step) { progress.add_step(step); }});
+                .on_step =
+                    [&](const StepStats& step) {
+                      progress.add_step(step);
+                      return !(interrupted |= interrupts.take());
+                    }});
   progress.clear();
   if (isatty(STDERR_FILENO)) std::cerr << progress.text() << "\n";
-  return all_good ? 0 : 1;
+  if (!interrupted) return all_good ? 0 : 1;
+  writer.flush();
+  return kInterruptedExitCode;
 }
 
 }  // namespace nanovllm::cli

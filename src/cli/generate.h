@@ -1,8 +1,9 @@
 // nanovllm generate: answers to prompts from arguments, a text file or JSONL; as text or JSONL.
 //
 // Answers come out in the order of the prompts, each as soon as those before it are out. A prompt that is
-// refused gets a line on stderr (and its error in JSONL); the others are finished and written, and the exit
-// code is 1.
+// refused gets a line on stderr and an empty answer (its error in JSONL); the others are finished and
+// written, and the exit code is 1. Ctrl-C ends what is unfinished, writes what is finished, and gives exit
+// code 130.
 #pragma once
 
 #include <string>
@@ -17,15 +18,16 @@ struct GenerateOptions {
   EngineConfig engine;
   SamplingFlags sampling;
   std::vector<std::string> prompts;
-  std::string input;            // file of prompts, "-" = standard input, "" = none
-  std::string output = "-";     // file of answers, "-" = standard output
-  std::string format = "text";  // or "jsonl"
-  bool chat = false;            // prompts are user messages: apply the chat template
-  bool no_think = false;        // with chat: enable_thinking = false
-  std::string system;           // with chat: a system message first
+  std::string input;                  // file of prompts, "-" = standard input, "" = none
+  std::string input_format = "auto";  // text, jsonl, or by the file's ending
+  std::string output = "-";           // file of answers, "-" = standard output
+  std::string format = "text";        // or "jsonl"
+  bool chat = false;                  // prompts are user messages: apply the chat template
+  bool no_think = false;              // with chat: enable_thinking = false
+  std::string system;                 // with chat: a system message first
 };
 
-// The exit code: 0, or 1 if some prompt had no answer. throws Error
+// The exit code: 0; 1 if some prompt had no answer; 130 after Ctrl-C. throws Error
 int run_generate(const GenerateOptions& options);
 
 }  // namespace nanovllm::cli

@@ -17,6 +17,23 @@ std::string flag_name(std::string name) {
   return "--" + name;
 }
 
+// CLI11 takes "[a, b]" apart as a list. A prompt is a prompt: a mark in front keeps such arguments whole.
+constexpr char kMark = '\x01';
+
+// In the reverse order that CLI::App::parse wants.
+std::vector<std::string> protected_arguments(int argc, char** argv) {
+  std::vector<std::string> arguments;
+  for (int i = argc - 1; i > 0; --i) {
+    const std::string argument = argv[i];
+    arguments.push_back(argument.starts_with('[') ? kMark + argument : argument);
+  }
+  return arguments;
+}
+
+void unprotect(std::string& text) {
+  if (text.starts_with(std::string{kMark, '['})) text.erase(0, 1);
+}
+
 void add_engine_flags(CLI::App& app, EngineConfig& config) {
   app.add_option("model", config.model, "model folder in Hugging Face's form")->required();
   visit_options(config, [&](const char* name, auto& field, const char* help) {
@@ -29,25 +46,35 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
   app.add_option("--temperature", flags.temperature, "0 to 2; 0 is greedy")->group(group);
   app.add_option("--top-k", flags.top_k, "keep the k likeliest tokens; 0 keeps all")->group(group);
   app.add_option("--top-p", flags.top_p, "keep the fewest tokens whose probabilities reach p")->group(group);
-  app.add_option("--seed", flags.seed, "same seed, same answer")->group(group);
-  app.add_option("--max-tokens", flags.max_tokens,
-                 "most tokens of an answer (default: the rest of the context)")
+  app.add_option("--seed", flags.seed, "same seed, same answer")->check(CLI::NonNegativeNumber)->group(group);
+  app.add_option(
+         "--max-tokens", flags.max_tokens,
+         "most tokens of an answer; cache is set aside for all of them, so a limit lets more prompts run at "
+         "once (default: the rest of the context)")
       ->group(group);
   app.add_flag("--ignore-eos{true}", flags.ignore_eos, "go on past the end of text")->group(group);
-  app.add_option("--stop-token-ids", flags.stop_token_ids, "token ids that end an answer")->group(group);
+  app.add_option("--stop-token-ids", flags.stop_token_ids, "token ids that end an answer: 5,17")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group(group);
 }
 
 int run(int argc, char** argv) {
   CLI::App app("nanovllm: a small, fast engine for Qwen-class language models");
   app.require_subcommand(1);
+  app.set_version_flag("--version", NANOVLLM_VERSION);
 
   GenerateOptions generate;
   CLI::App& generate_app = *app.add_subcommand("generate", "answer prompts");
   add_engine_flags(generate_app, generate.engine);
-  generate_app.add_option("prompts,--prompt", generate.prompts, "prompts");
+  generate_app.add_option("prompts,--prompt", generate.prompts, "prompts, exactly as they are given");
   generate_app.add_option(
       "--input", generate.input,
       "file of prompts: one a line, or .jsonl with prompt or messages (- is standard input)");
+  generate_app
+      .add_option("--input-format", generate.input_format, "text, jsonl, or auto: by the file's ending")
+      ->check(CLI::IsMember({"auto", "text", "jsonl"}))
+      ->capture_default_str();
   generate_app.add_option("--output", generate.output, "file of answers (- is standard output)")
       ->capture_default_str();
   generate_app.add_option("--format", generate.format, "text or jsonl")
@@ -67,17 +94,23 @@ int run(int argc, char** argv) {
   add_sampling_flags(chat_app, chat.sampling);
 
   try {
-    app.parse(argc, argv);
+    app.parse(protected_arguments(argc, argv));
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsageError;
   }
   if (generate_app.parsed()) {
+    for (std::string& prompt : generate.prompts) unprotect(prompt);
+    if (!generate.chat && generate.input.empty() && (generate.no_think || !generate.system.empty())) {
+      std::cerr << "nanovllm: generate: --system and --no-think want --chat\n";
+      return kUsageError;
+    }
     if (generate.prompts.empty() && generate.input.empty()) {
       std::cerr << "nanovllm: generate: want prompts, as arguments or with --input\n";
       return kUsageError;
     }
     return run_generate(generate);
   }
+  if (chat.prompt) unprotect(*chat.prompt);
   return run_chat(chat);
 }
 
@@ -91,6 +124,8 @@ int main(int argc, char** argv) {
     std::cerr << "nanovllm: error: " << error.what() << "\n";
   } catch (const std::bad_alloc&) {
     std::cerr << "nanovllm: error: out of memory\n";
+  } catch (const std::exception& error) {
+    std::cerr << "nanovllm: error: " << error.what() << "\n";
   }
   return 1;
 }

@@ -1,11 +1,14 @@
 #include "cli/prompts.h"
 
+#include <algorithm>
+#include <fstream>
 #include <iostream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/unicode.h"
+#include "models/json_fields.h"
 
 namespace nanovllm::cli {
 namespace {
@@ -72,14 +75,20 @@ SamplingFlags sampling_flags(const json& line) {
   return flags;
 }
 
+void refuse_unknown_keys(const json& line) {
+  constexpr std::string_view kKnown[] = {"prompt", "messages",   "temperature", "top_k",         "top_p",
+                                         "seed",   "max_tokens", "ignore_eos",  "stop_token_ids"};
+  for (const auto& [key, value] : line.items())
+    if (std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown))
+      fail(ErrorKind::kRequest, "has ", key,
+           ", want prompt or messages, temperature, top_k, top_p, seed, max_tokens, ",
+           "ignore_eos, stop_token_ids");
+}
+
 PromptLine parse_object(const std::string& text) {
-  json line;
-  try {
-    line = json::parse(text);
-  } catch (const json::exception& error) {
-    fail(ErrorKind::kRequest, "is not JSON: ", error.what());
-  }
+  const json line = parse_json_text(text, ErrorKind::kRequest, "");
   if (!line.is_object()) fail(ErrorKind::kRequest, "is ", line.type_name(), ", want a JSON object");
+  refuse_unknown_keys(line);
   if (line.contains("prompt") == line.contains("messages"))
     fail(ErrorKind::kRequest, "has ", line.contains("prompt") ? "both" : "neither", " prompt ",
          line.contains("prompt") ? "and" : "nor", " messages, want one of them");
@@ -95,6 +104,15 @@ PromptLine parse_object(const std::string& text) {
   return prompt;
 }
 
+// A file, a pipe, or with "-" standard input.
+std::string read_text(const std::filesystem::path& path) {
+  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  std::error_code ignored;
+  if (!std::filesystem::is_fifo(path, ignored)) return read_file(path, size_t{1} << 30);
+  std::ifstream pipe(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(pipe), {});
+}
+
 }  // namespace
 
 PromptLine parse_prompt_line(const std::string& text, const std::string& where) {
@@ -102,18 +120,15 @@ PromptLine parse_prompt_line(const std::string& text, const std::string& where) 
     return parse_object(text);
   } catch (const Error& error) {
     PromptLine line;
-    line.error = where + ": " + error.what();
+    line.error = replace_invalid_utf8(where + ": " + error.what());  // it may quote the line
     return line;
   }
 }
 
-std::vector<PromptLine> read_prompts(const std::filesystem::path& path) {
-  std::string text;
-  if (path == "-")
-    text.assign(std::istreambuf_iterator<char>(std::cin), {});
-  else
-    text = read_file(path, size_t{1} << 30);
-  const bool is_jsonl = path.extension() == ".jsonl" || path.extension() == ".json";
+std::vector<PromptLine> read_prompts(const std::filesystem::path& path, const std::string& format) {
+  const std::string text = read_text(path);
+  const bool by_ending = path.extension() == ".jsonl" || path.extension() == ".json";
+  const bool is_jsonl = format == "auto" ? by_ending : format == "jsonl";
 
   std::vector<PromptLine> lines;
   int number = 0;

@@ -25,7 +25,7 @@ struct PromptLine {
 
 // "-" is standard input. By its ending, .jsonl or .json: JSONL; otherwise text. Empty lines are passed over.
 // throws Error(kDevice): the file cannot be read
-std::vector<PromptLine> read_prompts(const std::filesystem::path& path);
+std::vector<PromptLine> read_prompts(const std::filesystem::path& path, const std::string& format = "auto");
 PromptLine parse_prompt_line(const std::string& json, const std::string& where);
 
 }  // namespace nanovllm::cli

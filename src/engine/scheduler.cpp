@@ -27,7 +27,6 @@ void Scheduler::add(std::unique_ptr<Sequence> sequence) {
   // A sequence that reaches the end of the context or of the cache stops there, with reason "length".
   const int64_t wanted = int64_t(prompt) + sequence->params.max_tokens;
   sequence->max_len = int(std::min({wanted, int64_t(limits_.max_model_len), cache}));
-  sequence->token_ids.reserve(size_t(sequence->max_len));
   waiting_.push_back(std::move(sequence));
 }
 
@@ -35,6 +34,7 @@ void Scheduler::admit() {
   while (!waiting_.empty() && num_running() < limits_.max_num_seqs &&
          blocks_.can_allocate(*waiting_.front())) {
     blocks_.allocate(*waiting_.front());
+    waiting_.front()->token_ids.reserve(size_t(waiting_.front()->max_len));  // no step allocates
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
@@ -89,7 +89,17 @@ void Scheduler::update(std::span<const TokenId> sampled_ids) {
   }
   ASSERT(row == sampled_ids.size());
   scheduled_.clear();
+  remove_finished();
+}
 
+void Scheduler::fail_step() {
+  progressed_.clear();
+  for (Sequence* seq : scheduled_) seq->finish_reason = FinishReason::kError;
+  scheduled_.clear();
+  remove_finished();
+}
+
+void Scheduler::remove_finished() {
   size_t kept = 0;
   for (auto& seq : running_) {
     if (seq->finished()) {

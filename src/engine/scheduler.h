@@ -43,11 +43,15 @@ class Scheduler {
   // ends in error.
   void update(std::span<const TokenId> sampled_ids);
 
+  // In place of update(), when the step could not be run: its sequences end with kError, all others go on.
+  void fail_step();
+
   // Ends a request, waiting or running. False: there is no such request. Not between schedule and update.
   bool abort(RequestId id);
 
   // Those that finished since the last call, in order of finishing. They own nothing of the cache any more.
   std::vector<std::unique_ptr<Sequence>> take_finished();
+  bool has_finished() const { return !finished_.empty(); }
   // Those that got a token in the last update and still run.
   std::span<const Sequence* const> progressed() const { return progressed_; }
 
@@ -59,6 +63,7 @@ class Scheduler {
 
  private:
   void admit();
+  void remove_finished();
   void append_token(Sequence& sequence, TokenId id);
   void finish(std::unique_ptr<Sequence> sequence, FinishReason reason);
   bool is_stop(const Sequence& sequence, TokenId id) const;

@@ -28,7 +28,9 @@ std::vector<TokenId> eos_union(const ModelConfig& config, const GenerationConfig
 
 // null where the folder has none: such a model is run with token ids.
 std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& folder) {
-  if (!std::filesystem::exists(folder / "tokenizer.json")) return std::nullopt;
+  std::error_code ignored;
+  const auto type = std::filesystem::symlink_status(folder / "tokenizer.json", ignored).type();
+  if (type == std::filesystem::file_type::not_found) return std::nullopt;
   return Tokenizer::load(folder);
 }
 
@@ -40,7 +42,13 @@ LLM::LLM(const EngineConfig& config) : model_name_(config.model.string()) {
   generation_config_ = read_generation_config(config.model);
   max_model_len_ = choose_max_model_len(config, model_config_);
   tokenizer_ = load_tokenizer(config.model);
-  chat_template_ = ChatTemplate::load(config.model);
+  try {
+    chat_template_ = ChatTemplate::load(config.model);
+    chat_template_error_ =
+        model_name_ + ": has no chat template, want one in tokenizer_config.json or chat_template.jinja";
+  } catch (const Error& error) {
+    chat_template_error_ = error.what();  // only who asks for the template needs to know
+  }
   if (tokenizer_ && tokenizer_->num_tokens() > model_config_.vocab_size)
     fail(ErrorKind::kConfig, model_name_, ": the tokenizer has ", tokenizer_->num_tokens(),
          " tokens, want at most vocab_size=", model_config_.vocab_size);
@@ -70,9 +78,7 @@ LLM::LLM(const EngineConfig& config) : model_name_(config.model.string()) {
 }
 
 const ChatTemplate& LLM::chat_template() const {
-  if (!chat_template_)
-    fail(ErrorKind::kConfig, model_name_,
-         ": has no chat template, want one in tokenizer_config.json or chat_template.jinja");
+  if (!chat_template_) fail(ErrorKind::kConfig, chat_template_error_);
   return *chat_template_;
 }
 
@@ -102,11 +108,7 @@ RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
   return next_id_++;
 }
 
-bool LLM::abort(RequestId id) {
-  if (!scheduler_->abort(id)) return false;
-  aborted_.push_back(id);
-  return true;
-}
+bool LLM::abort(RequestId id) { return scheduler_->abort(id); }
 
 RequestOutput LLM::make_output(const Sequence& sequence, Stream& stream) const {
   RequestOutput output{.id = sequence.id,
@@ -120,6 +122,8 @@ RequestOutput LLM::make_output(const Sequence& sequence, Stream& stream) const {
   const auto first = sequence.token_ids.begin() + sequence.num_prompt_tokens + stream.num_sent;
   output.token_ids.assign(first, sequence.token_ids.end());
   stream.num_sent = sequence.num_output_tokens();
+  if (output.finish_reason == FinishReason::kError)
+    output.error = "the model's logits are not numbers: its weights may be damaged";
   if (!stream.detokenizer) return output;
   for (size_t i = 0; i < output.token_ids.size(); ++i) {
     // The token that stopped the answer is not part of its text.
@@ -132,9 +136,15 @@ RequestOutput LLM::make_output(const Sequence& sequence, Stream& stream) const {
 
 std::vector<RequestOutput> LLM::step() {
   const Clock::time_point start = Clock::now();
-  aborted_.clear();
   const Batch& batch = scheduler_->schedule();
-  if (batch.num_tokens() > 0) scheduler_->update(runner_->run(batch));
+  if (batch.num_tokens() > 0) {
+    try {
+      scheduler_->update(runner_->run(batch));
+    } catch (...) {
+      scheduler_->fail_step();
+      throw;
+    }
+  }
 
   std::vector<RequestOutput> outputs;
   if (batch.num_tokens() > 0)
@@ -151,28 +161,8 @@ std::vector<RequestOutput> LLM::step() {
   return outputs;
 }
 
-std::vector<Completion> LLM::generate(std::span<const Prompt> prompts, std::span<const SamplingParams> params,
-                                      const GenerateHooks& hooks) {
-  if (params.size() != 1 && params.size() != prompts.size())
-    fail(ErrorKind::kRequest, "generate: has ", params.size(), " sets of sampling parameters for ",
-         prompts.size(), " prompts, want one for all or one for each");
-  if (has_unfinished())
-    fail(ErrorKind::kRequest, "generate: other requests are unfinished, want step() until they are done");
-  std::vector<Completion> completions(prompts.size());
-  std::map<RequestId, size_t> index_of;
-  const auto complete = [&](size_t index) {
-    if (hooks.on_completion) hooks.on_completion(index, completions[index]);
-  };
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    try {
-      index_of[add_request(prompts[i], params[params.size() == 1 ? 0 : i])] = i;
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kRequest) throw;
-      completions[i].finish_reason = FinishReason::kError;
-      completions[i].error = error.what();
-      complete(i);
-    }
-  }
+void LLM::run_requests(const std::map<RequestId, size_t>& index_of, std::vector<Completion>& completions,
+                       const GenerateHooks& hooks) {
   while (has_unfinished()) {
     for (const RequestOutput& output : step()) {
       const size_t index = index_of.at(output.id);
@@ -183,12 +173,40 @@ std::vector<Completion> LLM::generate(std::span<const Prompt> prompts, std::span
       completion.finish_reason = output.finish_reason;
       completion.num_prompt_tokens = output.num_prompt_tokens;
       completion.seed = output.seed;
-      if (output.finish_reason == FinishReason::kError)
-        completion.error = "the model's logits are not numbers: its weights may be damaged";
+      completion.error = output.error;
       if (hooks.on_text && !output.text.empty()) hooks.on_text(index, output.text);
-      if (output.finished()) complete(index);
+      if (output.finished() && hooks.on_completion) hooks.on_completion(index, completion);
     }
-    if (hooks.on_step) hooks.on_step(last_step_);
+    if (hooks.on_step && !hooks.on_step(last_step_))
+      for (const auto& [id, index] : index_of) abort(id);
+  }
+}
+
+std::vector<Completion> LLM::generate(std::span<const Prompt> prompts, std::span<const SamplingParams> params,
+                                      const GenerateHooks& hooks) {
+  if (params.size() != 1 && params.size() != prompts.size())
+    fail(ErrorKind::kRequest, "generate: has ", params.size(), " sets of sampling parameters for ",
+         prompts.size(), " prompts, want one for all or one for each");
+  if (has_unfinished())
+    fail(ErrorKind::kRequest, "generate: other requests are unfinished, want step() until they are done");
+  std::vector<Completion> completions(prompts.size());
+  std::map<RequestId, size_t> index_of;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    try {
+      index_of[add_request(prompts[i], params[params.size() == 1 ? 0 : i])] = i;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kRequest) throw;
+      completions[i].finish_reason = FinishReason::kError;
+      completions[i].error = error.what();
+      if (hooks.on_completion) hooks.on_completion(i, completions[i]);
+    }
+  }
+  try {
+    run_requests(index_of, completions, hooks);
+  } catch (...) {
+    for (const auto& [id, index] : index_of) abort(id);
+    for (const auto& sequence : scheduler_->take_finished()) streams_.erase(sequence->id);
+    throw;
   }
   return completions;
 }

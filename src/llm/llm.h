@@ -47,6 +47,7 @@ struct RequestOutput {
   int num_prompt_tokens = 0;
   int num_output_tokens = 0;  // so far
   uint64_t seed = 0;          // used for sampling; gives the same answer again
+  std::string error;          // why it ended with kError
   Clock::time_point arrival_time, first_token_time, finish_time;
 
   bool finished() const { return finish_reason != FinishReason::kNone; }
@@ -73,8 +74,8 @@ struct StepStats {
 struct GenerateHooks {
   std::function<void(size_t index, const std::string& text)> on_text;  // a piece of an answer
   std::function<void(size_t index, const Completion& completion)>
-      on_completion;  // an answer is whole, or refused
-  std::function<void(const StepStats& step)> on_step;
+      on_completion;                                   // an answer is whole, or refused
+  std::function<bool(const StepStats& step)> on_step;  // false: end all that is unfinished (kAbort)
 };
 
 class LLM {
@@ -84,21 +85,24 @@ class LLM {
 
   // throws Error(kRequest): the prompt or a parameter is wrong
   RequestId add_request(const Prompt& prompt, const SamplingParams& params);
+  // throws Error: the step could not be run (a device failed); its requests have ended with kError, all
+  // others go on
   std::vector<RequestOutput> step();
   // Ends a request; its last output comes from the next step(). False: there is none of this id.
   bool abort(RequestId id);
-  bool has_unfinished() const { return scheduler_->has_unfinished() || !aborted_.empty(); }
+  bool has_unfinished() const { return scheduler_->has_unfinished() || scheduler_->has_finished(); }
 
   // All answers, in the order of the prompts. One set of parameters for all, or one for each prompt. A prompt
   // that is refused gets a Completion with its error; the others go on.
-  // throws Error(kRequest): the number of parameter sets fits neither; requests of add_request are unfinished
+  // throws Error(kRequest): the number of parameter sets fits neither; requests of add_request are
+  // unfinished. What a hook throws ends all of generate's requests and goes on to the caller.
   std::vector<Completion> generate(std::span<const Prompt> prompts, std::span<const SamplingParams> params,
                                    const GenerateHooks& hooks = {});
 
   const ModelConfig& model_config() const { return model_config_; }
   const GenerationConfig& generation_config() const { return generation_config_; }
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
-  // throws Error(kConfig): the model folder has no chat template
+  // throws Error(kConfig): the model folder has no chat template, or one that cannot be parsed
   const ChatTemplate& chat_template() const;
   int max_model_len() const { return max_model_len_; }
   const ModelRunner& runner() const { return *runner_; }
@@ -111,6 +115,8 @@ class LLM {
     int num_sent = 0;  // output tokens
   };
 
+  void run_requests(const std::map<RequestId, size_t>& index_of, std::vector<Completion>& completions,
+                    const GenerateHooks& hooks);
   RequestOutput make_output(const Sequence& sequence, Stream& stream) const;
 
   ModelConfig model_config_;
@@ -118,11 +124,11 @@ class LLM {
   std::string model_name_;
   std::optional<Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_template_;
+  std::string chat_template_error_;  // why there is none
   int max_model_len_ = 0;
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<Scheduler> scheduler_;
   std::map<RequestId, Stream> streams_;
-  std::vector<RequestId> aborted_;  // since the last step
   RequestId next_id_ = 1;
   StepStats last_step_;
 };

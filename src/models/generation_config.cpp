@@ -4,10 +4,34 @@
 #include "models/json_fields.h"
 
 namespace nanovllm {
+namespace {
+
+// What Hugging Face's generate() would do with them, and the value that does nothing.
+struct NeutralField {
+  const char* name;
+  double neutral;
+};
+constexpr NeutralField kNotImplemented[] = {
+    {"repetition_penalty", 1},   {"min_p", 0},          {"typical_p", 1},      {"epsilon_cutoff", 0},
+    {"eta_cutoff", 0},           {"num_beams", 1},      {"length_penalty", 1}, {"penalty_alpha", 0},
+    {"no_repeat_ngram_size", 0}, {"min_new_tokens", 0}, {"guidance_scale", 1}, {"min_length", 0}};
+
+std::optional<float> number_in(const JsonFields& fields, const char* key, double above, double max) {
+  const std::optional<double> value = fields.number(key);
+  if (!value) return std::nullopt;
+  if (!(*value > above && *value <= max))
+    fail(ErrorKind::kConfig, fields.where(), ": ", key, " is ", *value, ", want more than ", above,
+         " and at most ", max);
+  return float(*value);
+}
+
+}  // namespace
 
 GenerationConfig read_generation_config(const std::filesystem::path& model_folder) {
   const std::filesystem::path path = model_folder / "generation_config.json";
-  if (!std::filesystem::exists(path)) return {};
+  std::error_code ignored;
+  if (std::filesystem::symlink_status(path, ignored).type() == std::filesystem::file_type::not_found)
+    return {};
   return parse_generation_config(read_file(path, size_t{1} << 20), path.string());
 }
 
@@ -16,9 +40,14 @@ GenerationConfig parse_generation_config(const std::string& json, const std::str
   GenerationConfig config;
   config.eos_token_ids = fields.token_ids("eos_token_id");
   config.do_sample = fields.boolean("do_sample");
-  if (const auto value = fields.number("temperature")) config.temperature = float(*value);
-  if (const auto value = fields.number("top_p")) config.top_p = float(*value);
+  config.temperature = number_in(fields, "temperature", -1e-30, 2);
+  config.top_p = number_in(fields, "top_p", 0, 1);
   if (const auto value = fields.integer("top_k", -1, INT32_MAX)) config.top_k = int(*value);
+  for (const NeutralField& field : kNotImplemented) {
+    const std::optional<double> value = fields.number(field.name);
+    if (value && *value != field.neutral)
+      warn(name + ": " + field.name + " is not implemented and has no effect");
+  }
   return config;
 }
 

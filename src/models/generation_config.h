@@ -19,7 +19,8 @@ struct GenerationConfig {
   std::optional<int> top_k;
 };
 
-// Empty where there is no such file. throws Error(kConfig): it is damaged
+// Empty where there is no such file. Fields that would change the answers and are not implemented are told
+// once, by name. throws Error(kConfig): it is damaged, or a value makes no sense
 GenerationConfig read_generation_config(const std::filesystem::path& model_folder);
 GenerationConfig parse_generation_config(const std::string& json, const std::string& name);
 

@@ -13,21 +13,27 @@
 
 namespace nanovllm {
 
+// The value of a JSON text. throws Error(kind): not JSON, or nested so deeply that writing it into a message
+// could exhaust the stack
+inline nlohmann::json parse_json_text(const std::string& text, ErrorKind kind, const std::string& where) {
+  constexpr int kMaxDepth = 100;
+  const std::string at = where.empty() ? "" : where + ": ";
+  const auto check_depth = [&](int depth, nlohmann::json::parse_event_t, const nlohmann::json&) {
+    if (depth > kMaxDepth) fail(kind, at, "is nested deeper than ", kMaxDepth, " levels");
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(text, check_depth);
+  } catch (const nlohmann::json::exception& error) {
+    fail(kind, at, "is not JSON: ", error.what());
+  }
+}
+
 class JsonFields {
  public:
   // text must be a JSON object. throws Error(kConfig)
-  JsonFields(const std::string& text, std::string where) : where_(std::move(where)) {
-    constexpr int kMaxDepth = 100;  // writing a value out for a message recurses
-    const auto check_depth = [&](int depth, nlohmann::json::parse_event_t, const nlohmann::json&) {
-      if (depth > kMaxDepth)
-        fail(ErrorKind::kConfig, where_, ": is nested deeper than ", kMaxDepth, " levels");
-      return true;
-    };
-    try {
-      json_ = nlohmann::json::parse(text, check_depth);
-    } catch (const nlohmann::json::exception& error) {
-      fail(ErrorKind::kConfig, where_, ": is not JSON: ", error.what());
-    }
+  JsonFields(const std::string& text, std::string where)
+      : json_(parse_json_text(text, ErrorKind::kConfig, where)), where_(std::move(where)) {
     if (!json_.is_object())
       fail(ErrorKind::kConfig, where_, ": is ", json_.type_name(), ", want a JSON object");
   }

@@ -8,8 +8,7 @@
 namespace nanovllm {
 
 // throws Error(kCheckpoint): tensors that are missing, surplus or of another shape, each named;
-// Error(kOutOfMemory)
-// where: the model folder, for errors.
+// Error(kOutOfMemory) where: the model folder, for errors.
 void load_parameters(Context& ctx, const Checkpoint& checkpoint, const std::string& where, Decoder& model);
 
 }  // namespace nanovllm

@@ -82,7 +82,7 @@ ModelConfig read_model_config(const std::filesystem::path& model_folder) {
   if (!std::filesystem::is_directory(model_folder, ignored))
     fail(ErrorKind::kConfig, model_folder.string(), ": is a file, want a Hugging Face model folder");
   const std::filesystem::path path = model_folder / "config.json";
-  if (!std::filesystem::exists(path, ignored))
+  if (std::filesystem::symlink_status(path, ignored).type() == std::filesystem::file_type::not_found)
     fail(ErrorKind::kConfig, model_folder.string(), ": has no config.json, want a Hugging Face model folder");
   return parse_model_config(read_file(path, size_t{16} << 20), path.string());
 }

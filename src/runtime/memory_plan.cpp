@@ -9,10 +9,20 @@
 namespace nanovllm {
 namespace {
 
-size_t read_number(const char* path) {
+size_t read_number(const std::filesystem::path& path) {
   std::ifstream file(path);
   size_t value = 0;
   return file >> value ? value : 0;
+}
+
+// The number after a word: "MemAvailable:  123", "inactive_file 456"; 0 where there is none.
+size_t read_number_after(const std::filesystem::path& path, std::string_view word) {
+  std::ifstream file(path);
+  for (std::string key; file >> key;) {
+    size_t value = 0;
+    if (key == word && file >> value) return value;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -41,17 +51,16 @@ size_t measure_activations(const OpTable& ops, const Decoder& model, const Batch
   return arena.peak() + ops.workspace_bytes(num_threads, limits.max_num_seqs, config.vocab_size);
 }
 
-size_t available_memory() {
-  std::ifstream meminfo("/proc/meminfo");
-  size_t available = 0;
-  for (std::string key; meminfo >> key;) {
-    size_t kib = 0;
-    if (key == "MemAvailable:" && meminfo >> kib) available = kib << 10;
-  }
-  const size_t limit = read_number("/sys/fs/cgroup/memory.max");  // "max": no limit
-  const size_t used = read_number("/sys/fs/cgroup/memory.current");
-  if (limit > 0) available = std::min(available, limit - std::min(limit, used));
-  return available;
+size_t available_memory(const std::filesystem::path& root) {
+  const std::filesystem::path cgroup = root / "sys/fs/cgroup";
+  size_t available = read_number_after(root / "proc/meminfo", "MemAvailable:") << 10;
+  const size_t limit = read_number(cgroup / "memory.max");  // "max": no limit
+  if (limit == 0) return available;
+  const size_t cache = read_number_after(cgroup / "memory.stat", "inactive_file") +
+                       read_number_after(cgroup / "memory.stat", "active_file");
+  const size_t current = read_number(cgroup / "memory.current");
+  const size_t used = current - std::min(current, cache);
+  return std::min(available, limit - std::min(limit, used));
 }
 
 }  // namespace nanovllm

@@ -2,6 +2,8 @@
 // blocks.
 #pragma once
 
+#include <filesystem>
+
 #include "models/decoder.h"
 #include "runtime/input_buffers.h"
 
@@ -19,7 +21,8 @@ struct MemoryPlan {
 size_t measure_activations(const OpTable& ops, const Decoder& model, const BatchLimits& limits,
                            int num_threads);
 
-// Memory that the system can still give: MemAvailable, cut by a cgroup's limit. 0: cannot be told.
-size_t available_memory();
+// Memory that the system can still give: MemAvailable, cut by a cgroup's limit, whose page cache counts as
+// free. 0: cannot be told. root: where /proc and /sys hang.
+size_t available_memory(const std::filesystem::path& root = "/");
 
 }  // namespace nanovllm

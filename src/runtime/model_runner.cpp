@@ -15,6 +15,17 @@ BatchLimits limits_of(const RunnerConfig& config) {
           .max_blocks = (config.max_model_len + config.block_size - 1) / config.block_size};
 }
 
+// A system that promises more memory than it has would end the program in the middle of loading.
+void check_memory_for(const Checkpoint& checkpoint, const std::filesystem::path& model_folder) {
+  size_t bytes = 0;
+  for (const std::string_view name : checkpoint.names())
+    if (const CheckpointTensor* tensor = checkpoint.find(name)) bytes += tensor->data.size();
+  const size_t available = available_memory();
+  if (available > 0 && bytes > available)
+    fail(ErrorKind::kOutOfMemory, model_folder.string(), ": has ", bytes >> 20, " MiB of weights, and ",
+         available >> 20, " MiB of memory are available");
+}
+
 }  // namespace
 
 ModelRunner::ModelRunner(const std::filesystem::path& model_folder, const ModelConfig& model_config,
@@ -27,6 +38,7 @@ ModelRunner::ModelRunner(const std::filesystem::path& model_folder, const ModelC
       std::make_unique<Decoder>(model_config, *config.ops->device, config.max_model_len, TensorParallel{});
   {
     const Checkpoint checkpoint = open_checkpoint(model_folder);
+    check_memory_for(checkpoint, model_folder);
     Arena none(*config.ops->device, 0);
     Context ctx{.ops = *config.ops, .arena = none, .comm = comm_, .threads = &threads_};
     load_parameters(ctx, checkpoint, model_folder.string(), *model_);
@@ -36,7 +48,7 @@ ModelRunner::ModelRunner(const std::filesystem::path& model_folder, const ModelC
   cache_ = std::make_unique<KvCache>(*config.ops, model_config, model_config.num_kv_heads, plan_.num_blocks,
                                      config.block_size);
   inputs_ = std::make_unique<InputBuffers>(*config.ops->device, limits_of(config));
-  sampled_ids_.resize(size_t(config.max_num_seqs));
+  sampled_ids_.resize(size_t(limits_of(config).max_num_sampled));
 }
 
 void ModelRunner::plan_memory() {
@@ -47,12 +59,16 @@ void ModelRunner::plan_memory() {
   plan_.activation_bytes = measure_activations(*config_.ops, *model_, limits, threads_.num_threads());
   plan_.kv_block_bytes =
       KvCache::block_bytes(*config_.ops, model_config, model_config.num_kv_heads, config_.block_size);
+  const int64_t most = INT32_MAX / config_.block_size;  // a slot is an int32
+  if (config_.num_blocks > most)
+    fail(ErrorKind::kConfig, "num_kvcache_blocks: is ", config_.num_blocks, ", want at most ", most, " of ",
+         config_.block_size, " tokens");
   if (config_.num_blocks > 0) {
     plan_.num_blocks = config_.num_blocks;
     return;
   }
   const size_t room = config_.max_kv_bytes ? config_.max_kv_bytes : available_memory() / 4;
-  const int64_t useful = limits.max_blocks * limits.max_num_seqs;
+  const int64_t useful = std::min(most, limits.max_blocks * limits.max_num_seqs);
   plan_.num_blocks = int(std::min<int64_t>(useful, int64_t(room / plan_.kv_block_bytes)));
   if (plan_.num_blocks < 1)
     fail(ErrorKind::kOutOfMemory, "KV cache: has ", room >> 20, " MiB, want at least ",

@@ -83,6 +83,29 @@ class Answers(Program):
         reference = json.loads((SOURCE / "models/demo/reference.json").read_text())["chat"][0]
         self.assertEqual(result.stdout, reference["text"] + "\n")
 
+    def test_prompts_are_taken_as_they_are(self):
+        result = self.generate(DEMO, "[a, b]", "[]", "%d {x}", "--max-tokens", "1", "--format", "jsonl")
+        self.assertEqual(len(result.stdout.strip().split("\n")), 3, result.stderr)
+
+    def test_jsonl_from_standard_input(self):
+        result = self.generate(DEMO, "--input", "-", "--input-format", "jsonl", "--format", "jsonl",
+                               stdin='{"prompt": [5, 6], "max_tokens": 1}\n')
+        self.assertEqual(json.loads(result.stdout)["prompt_tokens"], 2)
+
+    def test_ctrl_c_writes_what_is_finished(self):
+        output = self.folder / "answers.jsonl"
+        prompts = self.folder / "p.jsonl"
+        prompts.write_text('{"prompt": "Once", "max_tokens": 2000, "ignore_eos": true}\n'
+                           '{"prompt": "Peter", "max_tokens": 2, "ignore_eos": true}\n')
+        with subprocess.Popen([PROGRAM, "generate", DEMO, "--input", str(prompts), "--output", str(output), "--format",
+                               "jsonl", "--num-threads", "1"], stderr=subprocess.PIPE) as program:
+            while not output.exists():
+                time.sleep(0.01)
+            time.sleep(0.3)
+            program.send_signal(signal.SIGINT)
+        self.assertEqual(program.returncode, 130)
+        self.assertEqual([json.loads(line)["index"] for line in output.read_text().split("\n") if line], [1])
+
     def test_prompts_from_standard_input(self):
         result = self.generate(DEMO, "--input", "-", "--max-tokens", "2", stdin="One day\nPeter\n")
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -125,6 +148,15 @@ class Chat(Program):
         self.assertEqual(result.returncode, 0)
         self.assertIn("want fewer than max_model_len=2048", result.stderr)
         self.assertIn("(forgotten)", result.stdout)
+
+
+    def test_slashes_that_are_no_command_are_messages(self):
+        result = run("chat", DEMO, "--no-think", "--max-tokens", "3", "--ignore-eos", stdin="/no_think hello\n")
+        self.assertNotIn("/reset", result.stdout)
+        self.assertTrue(result.stdout.strip())
+
+    def test_an_empty_prompt_is_refused(self):
+        self.expect_error(run("chat", DEMO, "--prompt", ""), "prompt: is empty")
 
 
 class BadFolders(Program):
@@ -242,6 +274,25 @@ class BadRequests(Program):
                 result = subprocess.run([PROGRAM, "generate", DEMO, "a", "--max-tokens", "2"], stdout=full,
                                         stderr=subprocess.PIPE, text=True)
             self.expect_error(result, "standard output: cannot write")
+
+    def test_what_stands_in_the_output_stays_until_the_model_has_loaded(self):
+        output = self.folder / "keep.txt"
+        output.write_text("kept")
+        self.expect_error(self.generate(self.folder / "none", "a", "--output", str(output)), "none: no such folder")
+        self.assertEqual(output.read_text(), "kept")
+        self.expect_error(self.generate(DEMO, "--input", str(output), "--output", str(output)), "is the input")
+        self.assertEqual(output.read_text(), "kept")
+
+    def test_hostile_lines_lose_no_other(self):
+        prompts = self.folder / "p.jsonl"
+        prompts.write_bytes(b'{"prompt": "a\xff"}\n{"prompt": ' + b"[" * 200000 + b"]" * 200000 + b'}\n'
+                            b'{"prompt": "a", "max_token": 3}\n{"prompt": "Peter", "max_tokens": 2, "ignore_eos": true}\n')
+        result = self.generate(DEMO, "--input", str(prompts), "--format", "jsonl")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        lines = [json.loads(line) for line in result.stdout.split("\n") if line]
+        self.assertEqual([line["completion_tokens"] for line in lines], [0, 0, 0, 2])
+        self.assertIn("nested deeper than", lines[1]["error"])
+        self.assertIn("has max_token", lines[2]["error"])
 
     def test_one_bad_prompt_loses_no_other(self):
         prompts = self.folder / "p.jsonl"
