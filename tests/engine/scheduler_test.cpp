@@ -260,6 +260,26 @@ TEST(Scheduler, AbortBetweenTheChunksOfAPrompt) {
   EXPECT_EQ(scheduler.blocks().num_free_blocks(), 50);
 }
 
+TEST(Scheduler, AStepThatCouldNotRunEndsOnlyItsSequences) {
+  Scheduler scheduler(limits(2, 4), {});
+  for (RequestId id = 0; id < 3; ++id) scheduler.add(make_sequence(id, ids(4), {.max_tokens = 2}));
+  ASSERT_EQ(scheduler.schedule().num_seqs(),
+            1);  // the budget is one prompt: the second runs, but not in this step
+  EXPECT_FALSE(scheduler.has_finished());
+  scheduler.fail_step();
+  scheduler.check_integrity();
+  EXPECT_TRUE(scheduler.progressed().empty());
+  EXPECT_TRUE(scheduler.has_finished());
+  const auto finished = scheduler.take_finished();
+  EXPECT_FALSE(scheduler.has_finished());
+  ASSERT_EQ(finished.size(), 1u);
+  EXPECT_EQ(finished[0]->id, 0u);
+  EXPECT_EQ(finished[0]->finish_reason, FinishReason::kError);
+  while (scheduler.has_unfinished()) step(scheduler);
+  for (const auto& sequence : scheduler.take_finished()) EXPECT_EQ(sequence->num_output_tokens(), 2);
+  EXPECT_EQ(scheduler.blocks().num_free_blocks(), 50);
+}
+
 TEST(Scheduler, NothingToDoIsAnEmptyStep) {
   Scheduler scheduler(limits(2, 8), {});
   EXPECT_FALSE(scheduler.has_unfinished());

@@ -58,6 +58,29 @@ TEST(GenerationConfig, OtherTypesAreRefusedByName) {
   expect_refused(R"({"top_k": -2})", "g.json: top_k is -2, want a whole number from -1 to 2147483647");
 }
 
+TEST(GenerationConfig, ValuesThatMakeNoSenseAreRefused) {
+  expect_refused(R"({"temperature": -0.5})", "g.json: temperature is -0.5, want ");
+  expect_refused(R"({"temperature": 2.5})", "g.json: temperature is 2.5, want ");
+  expect_refused(R"({"top_p": 0})", "g.json: top_p is 0, want more than 0 and at most 1");
+  expect_refused(R"({"top_p": 1.5})", "g.json: top_p is 1.5, want more than 0 and at most 1");
+  EXPECT_EQ(parse_generation_config(R"({"temperature": 0})", "g.json").temperature, 0.0f);
+  EXPECT_EQ(parse_generation_config(R"({"temperature": 2, "top_p": 1})", "g.json").temperature, 2.0f);
+}
+
+TEST(GenerationConfig, WhatIsNotImplementedIsSaidOnceByName) {
+  const auto stderr_of = [](const std::string& json) {
+    testing::internal::CaptureStderr();
+    parse_generation_config(json, "g.json");
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(stderr_of(R"({"repetition_penalty": 1.05})"),
+            "nanovllm: warning: g.json: repetition_penalty is not implemented and has no effect\n");
+  EXPECT_EQ(stderr_of(R"({"min_p": 0.1})"),
+            "nanovllm: warning: g.json: min_p is not implemented and has no effect\n");
+  EXPECT_EQ(stderr_of(R"({"repetition_penalty": 1.0, "min_p": 0, "num_beams": 1, "length_penalty": null})"),
+            "");
+}
+
 TEST(GenerationConfig, ADamagedFileIsRefused) {
   expect_refused("", "g.json: is not JSON");
   expect_refused("{", "g.json: is not JSON");
@@ -72,6 +95,12 @@ TEST(GenerationConfig, NoFileIsAnEmptyOne) {
   const auto file = folder.write("generation_config.json", "<html>");
   test::expect_error(ErrorKind::kConfig, file.string() + ": is not JSON",
                      [&] { read_generation_config(folder.path()); });
+}
+
+TEST(GenerationConfig, ALinkToNothingIsAnError) {
+  test::ScratchFolder folder;
+  std::filesystem::create_symlink("nowhere", folder / "generation_config.json");
+  EXPECT_THROW(read_generation_config(folder.path()), Error);
 }
 
 TEST(GenerationConfig, OfTheReferenceModels) {
