@@ -83,6 +83,13 @@ TEST_F(MemoryPlanTest, NotOneBlockFits) {
                      [&] { plan(config_); });
 }
 
+TEST_F(MemoryPlanTest, ASlotIsAnInt32) {
+  config_.num_blocks = INT32_MAX / 16 + 1;
+  test::expect_error(ErrorKind::kConfig,
+                     "num_kvcache_blocks: is 134217728, want at most 134217727 of 16 tokens",
+                     [&] { plan(config_); });
+}
+
 TEST_F(MemoryPlanTest, ABlockSizeThatTheBackendCannotHaveIsRefused) {
   for (const int block_size : {1, 8, 15, 17, 24, 40}) {
     config_.block_size = block_size;

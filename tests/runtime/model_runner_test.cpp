@@ -77,6 +77,23 @@ TEST(ModelRunner, AStepOfOnlyPromptChunksSamplesNothing) {
   EXPECT_EQ(runner->num_logits_rows(), 1);
 }
 
+TEST(ModelRunner, EveryTokenOfAStepMayBeSampled) {
+  const auto runner = golden_runner("qwen3-tied-bf16");
+  const std::vector<float> logits = test::run_prompt(*runner, kPrompt, 20).logits;
+  Sequence sequence = test::make_sequence(kPrompt, 0, 2);
+  sequence.num_scheduled_tokens = int(kPrompt.size());
+  Batch batch;
+  build_batch({&sequence}, 16, batch);
+  test::want_all_rows(batch);
+  const std::span<const TokenId> ids = runner->run(batch);  // more rows than sequences may run
+  ASSERT_EQ(ids.size(), kPrompt.size());
+  const auto vocab = runner->model().config().vocab_size;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const auto row = logits.begin() + int64_t(i) * vocab;
+    EXPECT_EQ(ids[i], std::max_element(row, row + vocab) - row);
+  }
+}
+
 TEST(ModelRunner, TwoModelsInOneProcessGiveWhatEachGivesAlone) {
   const std::string names[] = {"qwen3-tied-bf16", "qwen3-head128-gqa8-bf16"};
   Ids alone[2];
