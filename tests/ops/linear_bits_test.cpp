@@ -63,6 +63,33 @@ TEST(LinearBits, ARowIsTheSameAloneAndInAnyCompanyOnEverySet) {
   }
 }
 
+// The sum that docs/design.md promises, written plainly in float32: not merely one that all kernels share.
+TEST(LinearBits, ARowIsTheChainOfItsDefinition) {
+  EverySet sets;
+  const Floats x = random_floats({3, 772}, 1), bias = random_floats({49}, 3);
+  for (DType dtype : kWeightTypes) {
+    for (int64_t segments : {1, 4}) {
+      std::vector<double> values;
+      const Floats out = sets.same_bits_from_all("linear", [&](Context& ctx) {
+        const StoredWeight w(ctx, dtype, random_floats({49, 772}, 2));
+        values = w.values;
+        return run_linear(ctx, w, x, segments, bias);
+      });
+      const size_t k = size_t(772 / segments);
+      for (size_t s = 0; s < size_t(segments); ++s) {
+        for (size_t t = 0; t < 3; ++t) {
+          for (size_t n = 0; n < 49; ++n) {
+            float sum = 0;
+            for (size_t i = s * k; i < (s + 1) * k; ++i)
+              sum = std::fma(x[t * 772 + i], float(values[n * 772 + i]), sum);
+            ASSERT_EQ(out[(s * 3 + t) * 49 + n], s == 0 ? sum + bias[n] : sum);
+          }
+        }
+      }
+    }
+  }
+}
+
 class LinearThreads : public testing::TestWithParam<std::string> {};
 INSTANTIATE_OP_TEST(LinearThreads);
 

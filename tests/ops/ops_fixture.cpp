@@ -84,6 +84,12 @@ testing::AssertionResult same_bits(std::span<const float> a, std::span<const flo
   return testing::AssertionSuccess();
 }
 
+float sum_of_lanes(std::array<float, 16> lanes) {
+  for (size_t width = 8; width > 0; width /= 2)
+    for (size_t i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+  return lanes[0];
+}
+
 EverySet::EverySet(int num_threads) {
   for (const std::string& name : instruction_sets())
     contexts_.push_back(std::make_unique<OpContext>(cpu_ops(name), num_threads));

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -143,6 +144,9 @@ void expect_ulps(WorstError& worst, std::span<const float> got, const std::vecto
 
 // Bit for bit; says where the first difference is.
 testing::AssertionResult same_bits(std::span<const float> a, std::span<const float> b);
+
+// The fixed tree of ops/rms_norm.h: lanes i and i + 8, i and i + 4, i and i + 2, i and i + 1.
+float sum_of_lanes(std::array<float, 16> lanes);
 
 // Runs body(ctx) → Floats on every instruction set: all must give the same bits, which are returned.
 class EverySet {
