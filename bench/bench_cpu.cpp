@@ -6,8 +6,7 @@
 //   prefill512    one prompt of 512 tokens
 //   batch16       16 sequences together
 //
-//   bench_cpu MODEL RESULT.json --commit C [--prefix cpu] [--suffix .bf16] [--model-name "random Qwen3-0.6B
-//   bf16, seed 0"]
+//   bench_cpu MODEL RESULT.json --commit C [--prefix cpu] [--suffix .bf16] [--model-name "random Qwen3-0.6B bf16"]
 //
 // Each is measured several times; the file has median, lowest and highest (docs/results.md).
 #include <algorithm>

@@ -66,6 +66,12 @@ const CheckpointTensor* Checkpoint::find(std::string_view name) const {
   return &it->tensor;
 }
 
+size_t Checkpoint::data_bytes() const {
+  size_t bytes = 0;
+  for (const Entry& entry : entries_) bytes += entry.tensor.data.size();
+  return bytes;
+}
+
 std::vector<std::string_view> Checkpoint::names() const {
   std::vector<std::string_view> names;
   names.reserve(entries_.size());

@@ -43,6 +43,9 @@ class Checkpoint {
   // throws Error(kUnsupported): it is of a dtype that we cannot read (F8_E4M3, I64 ...)
   const CheckpointTensor* find(std::string_view name) const;
 
+  // Of all tensors together.
+  size_t data_bytes() const;
+
   // All of them, also those that find() refuses; sorted. Valid while the Checkpoint lives, moved or not.
   std::vector<std::string_view> names() const;
 

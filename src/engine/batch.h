@@ -19,10 +19,9 @@ struct Batch {
   int num_tokens() const { return int(token_ids.size()); }
   int num_sampled() const { return int(logits_indices.size()); }
 
-  std::vector<TokenId> token_ids;  // [num_tokens]
-  std::vector<int32_t> positions;  // [num_tokens]           position of each token in its own sequence
-  std::vector<int32_t>
-      slot_mapping;  // [num_tokens]           cache slot for its K and V: block * block_size + offset
+  std::vector<TokenId> token_ids;     // [num_tokens]
+  std::vector<int32_t> positions;     // [num_tokens]           of each token in its own sequence
+  std::vector<int32_t> slot_mapping;  // [num_tokens]           where K and V go: block * block_size + offset
   std::vector<int32_t> cu_seqlens_q;  // [num_seqs + 1]         tokens [cu[i], cu[i+1]) belong to sequence i
   std::vector<int32_t> seq_lens;      // [num_seqs]             keys to attend to, this step's tokens included
   std::vector<int32_t> block_table;  // [num_seqs, max_blocks] physical block of each logical block, -1 = none
@@ -33,9 +32,9 @@ struct Batch {
   std::vector<float> temperature;         // [num_sampled]
   std::vector<int32_t> top_k;             // [num_sampled]
   std::vector<float> top_p;               // [num_sampled]
-  std::vector<int32_t> seeds;             // [num_sampled, 2]       low and high half
+  std::vector<int32_t> seeds;             // [num_sampled, 2]     low and high half
   std::vector<int32_t> sample_positions;  // [num_sampled]        position of the token that is drawn
-  std::vector<int32_t> sample_indices;    // [num_sampled]          which of a request's completions
+  std::vector<int32_t> sample_indices;    // [num_sampled]        which of a request's completions
 };
 
 // Refills `batch` with the scheduled tokens of these sequences, in their order. Keeps its memory: after the

@@ -1,9 +1,8 @@
 // Continuous batching: which tokens of which sequences run in a step (Yu et al. 2022, "Orca", OSDI; chunked
 // prefill: Agrawal et al. 2023, arXiv:2308.16369).
 //
-//   schedule() → const Batch&   decodes first, then chunks of prompts, first come first served, within the
-//   token budget update(ids)                 takes the sampled tokens in, applies the stop rules, frees what
-//   has finished
+//   schedule() → const Batch&   decodes first, then chunks of prompts, first come first served, within the budget
+//   update(ids)                 takes the sampled tokens in, applies the stop rules, frees what has finished
 //
 // Running sequences keep their order, so the oldest always progress. One step at a time: schedule and update
 // alternate.

@@ -3,12 +3,10 @@
 //   ReplicatedLinear             every rank has all of it
 //   ColumnParallelLinear         output rows are split; communicates nothing
 //   MergedColumnParallelLinear   several of these, stacked: gate_proj and up_proj
-//   QKVParallelLinear            q_proj, k_proj, v_proj stacked, split by heads; kv heads are shared by ranks
-//   where there are
-//                                fewer of them
-//   RowParallelLinear            the input is split; one all-reduce. Gives partial sums (ops/linear.h): the
-//   add + RMSNorm that
-//                                follows sums them and rounds once
+//   QKVParallelLinear            q_proj, k_proj, v_proj stacked, split by heads; ranks share kv heads where there are
+//                                fewer of these
+//   RowParallelLinear            the input is split; one all-reduce. Gives partial sums (ops/linear.h): the add +
+//                                RMSNorm that follows sums them and rounds once
 #pragma once
 
 #include <optional>
@@ -20,7 +18,8 @@
 
 namespace nanovllm {
 
-// Sees every parameter of a layer or a model, in the order of the forward.
+// A layer's visit_parameters(visit) calls visit(Parameter&) for each of its parameters, in the order of the forward; this
+// is its part for a parameter that not every model has.
 template <class Visitor>
 void visit_optional(std::optional<Parameter>& parameter, Visitor&& visit) {
   if (parameter) visit(*parameter);

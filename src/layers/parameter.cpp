@@ -82,7 +82,7 @@ int64_t Parameter::in_features() const {
 
 const CheckpointTensor& Parameter::find(const Checkpoint& checkpoint, const ParameterPart& part) const {
   const CheckpointTensor* tensor = checkpoint.find(part.name);
-  ASSERT(tensor);  // load() has looked
+  if (!tensor) fail(ErrorKind::kCheckpoint, "checkpoint: has no ", part.name);
   std::vector<int64_t> want{part.rows};
   if (is_matrix_) want.push_back(full_in_features_);
   if (tensor->shape != want)
@@ -91,9 +91,12 @@ const CheckpointTensor& Parameter::find(const Checkpoint& checkpoint, const Para
   return *tensor;
 }
 
-void Parameter::load(Context& ctx, const Checkpoint& checkpoint, std::set<std::string, std::less<>>& used) {
+void Parameter::check(const Checkpoint& checkpoint) const {
+  for (const ParameterPart& part : parts_) find(checkpoint, part);
+}
+
+void Parameter::load(Context& ctx, const Checkpoint& checkpoint) {
   ASSERT(!weight_.defined() && !values_.defined());
-  for (const ParameterPart& part : parts_) used.insert(part.name);
   is_matrix_ ? load_matrix(ctx, checkpoint) : load_vector(ctx, checkpoint);
 }
 

@@ -10,7 +10,6 @@
 // file.
 #pragma once
 
-#include <set>
 #include <string>
 #include <vector>
 
@@ -31,8 +30,8 @@ enum class Shard {
 struct ParameterPart {
   std::string name;  // "model.layers.0.self_attn.q_proj.weight"
   int64_t rows = 0;  // of the whole tensor, over all ranks
-  int num_shards =
-      0;  // in how many shards its rows are cut; 0: one a rank. Fewer than ranks: neighbours share a shard
+  // In how many shards its rows are cut; 0: one a rank. Fewer than ranks: neighbours share a shard.
+  int num_shards = 0;
 };
 
 class Parameter {
@@ -43,9 +42,10 @@ class Parameter {
                           TensorParallel tp);
   static Parameter vector(std::vector<ParameterPart> parts, Shard shard, TensorParallel tp);
 
-  // Reads this rank's share. Adds the names it used to `used`.
-  // throws Error(kCheckpoint): a part is missing or of another shape
-  void load(Context& ctx, const Checkpoint& checkpoint, std::set<std::string, std::less<>>& used);
+  // throws Error(kCheckpoint): a part is missing or of another shape; Error(kUnsupported): of a dtype that cannot be read
+  void check(const Checkpoint& checkpoint) const;
+  // Reads this rank's share, once. throws Error: as check()
+  void load(Context& ctx, const Checkpoint& checkpoint);
 
   const Weight& weight() const { return weight_; }  // of a matrix, after load
   const Tensor& values() const { return values_; }  // of a vector, after load: [rows] f32

@@ -1,8 +1,9 @@
 // The front door for those who embed the engine.
 //
 //   LLM llm({.model = "models/demo"});
-//   for (const Completion& c : llm.generate({Prompt("Once upon a time")}, {SamplingParams{}})) std::cout <<
-//   c.text;
+//   const std::vector<Prompt> prompts{Prompt("Once upon a time")};
+//   const std::vector<SamplingParams> params{SamplingParams{}};
+//   for (const Completion& c : llm.generate(prompts, params)) std::cout << c.text;
 //
 // or, request by request: add_request, then step() until has_unfinished() is false; each step gives what
 // became certain. A request is judged when it comes in: a bad one throws Error(kRequest) and changes nothing

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "ops/gather_rows.h"
-#include "ops/kv_layer.h"
+#include "ops/ops.h"
 #include "ops/silu_and_mul.h"
 
 namespace nanovllm {
@@ -91,11 +91,12 @@ Tensor Decoder::forward(Context& ctx, const ModelInput& in) const {
   const int64_t num_tokens = in.token_ids.shape[0], num_rows = in.logits_indices.shape[0];
   const int64_t attn_sums = layers_[0].self_attn.num_partial_sums(),
                 mlp_sums = layers_[0].mlp.num_partial_sums();
-  const Tensor out = ctx.arena.make(DType::kF32, {num_rows, config_.hidden_size});
+  const DType dtype = ctx.ops.activation_dtype;
+  const Tensor out = ctx.arena.make(dtype, {num_rows, config_.hidden_size});
 
   const Arena::Scope scope(ctx.arena);
-  const Tensor residual = ctx.arena.make(DType::kF32, {num_tokens, config_.hidden_size});
-  const Tensor hidden = ctx.arena.make(DType::kF32, {num_tokens, config_.hidden_size});
+  const Tensor residual = ctx.arena.make(dtype, {num_tokens, config_.hidden_size});
+  const Tensor hidden = ctx.arena.make(dtype, {num_tokens, config_.hidden_size});
   const Tensor attn_out = ctx.arena.make(DType::kF32, {attn_sums, num_tokens, config_.hidden_size});
   const Tensor mlp_out = ctx.arena.make(DType::kF32, {mlp_sums, num_tokens, config_.hidden_size});
 
@@ -114,7 +115,7 @@ Tensor Decoder::forward(Context& ctx, const ModelInput& in) const {
 
   // Only the rows that need logits go on.
   const Tensor last_sums = ctx.arena.make(DType::kF32, {mlp_sums, num_rows, config_.hidden_size});
-  const Tensor last_residual = ctx.arena.make(DType::kF32, {num_rows, config_.hidden_size});
+  const Tensor last_residual = ctx.arena.make(dtype, {num_rows, config_.hidden_size});
   for (int64_t s = 0; s < mlp_sums; ++s)
     gather_rows(ctx, {.out = last_sums[s], .x = mlp_out[s], .indices = in.logits_indices});
   gather_rows(ctx, {.out = last_residual, .x = residual, .indices = in.logits_indices});

@@ -1,6 +1,9 @@
 #include "models/load.h"
 
+#include <set>
+
 #include "base/error.h"
+#include "checkpoint/printable.h"
 
 namespace nanovllm {
 namespace {
@@ -12,18 +15,6 @@ bool ignorable(std::string_view name, const ModelConfig& config) {
   return name.ends_with(".rotary_emb.inv_freq");  // computed from rope_theta
 }
 
-// "a, b, c and 7 more"
-std::string listed(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 5;
-  std::string text;
-  for (size_t i = 0; i < names.size() && i < kShown; ++i) {
-    if (i) text += ", ";
-    text += names[i];
-  }
-  if (names.size() > kShown) text += " and " + std::to_string(names.size() - kShown) + " more";
-  return text;
-}
-
 }  // namespace
 
 void load_parameters(Context& ctx, const Checkpoint& checkpoint, const std::string& where, Decoder& model) {
@@ -33,18 +24,23 @@ void load_parameters(Context& ctx, const Checkpoint& checkpoint, const std::stri
       if (!checkpoint.find(part.name)) missing.push_back(part.name);
   });
   if (!missing.empty())
-    fail(ErrorKind::kCheckpoint, where, ": has no ", listed(missing), ", which ", model.config().architecture,
-         " needs");
+    fail(ErrorKind::kCheckpoint, where, ": has no ", first_few(missing), ", which ",
+         model.config().architecture, " needs");
 
+  // All of it is judged before any of it is read: reading takes long.
   std::set<std::string, std::less<>> used;
-  model.visit_parameters([&](Parameter& parameter) { parameter.load(ctx, checkpoint, used); });
-
+  model.visit_parameters([&](Parameter& parameter) {
+    parameter.check(checkpoint);
+    for (const ParameterPart& part : parameter.parts()) used.insert(part.name);
+  });
   std::vector<std::string> surplus;
   for (const std::string_view name : checkpoint.names())
     if (!used.contains(name) && !ignorable(name, model.config())) surplus.emplace_back(name);
   if (!surplus.empty())
-    fail(ErrorKind::kCheckpoint, where, ": has ", listed(surplus), ", which ", model.config().architecture,
+    fail(ErrorKind::kCheckpoint, where, ": has ", first_few(surplus), ", which ", model.config().architecture,
          " has no place for");
+
+  model.visit_parameters([&](Parameter& parameter) { parameter.load(ctx, checkpoint); });
 }
 
 }  // namespace nanovllm

@@ -7,13 +7,11 @@
 //   out = softmax(scale · q Kᵀ) V
 //
 // One definition for every batch, chunk and kernel (docs/design.md, decision 8); on the CPU, in float32:
-//   - keys are taken in chunks of 128, counted from position 0 of the sequence; keys a query may not see are
-//   not there
+//   - keys are taken in chunks of 128, counted from position 0; keys that a query may not see are not there
 //   - score s = chain over head_dim from zero; m = max s; p = exp((s − m) · scale)
-//   - l = sum of p by one fixed tree (16 lanes as in ops/rms_norm.h); o = chain over the chunk's keys from
-//   zero
-//   - chunks are merged in order: m' = max(m, m_c), x' = fma(x, exp((m − m') scale), x_c · exp((m_c − m')
-//   scale)) for l and o
+//   - l = sum of p by one fixed tree (16 lanes as in ops/rms_norm.h); o = chain over the chunk's keys from zero
+//   - chunks are merged in order: m' = max(m, m_c), and for l and o
+//     x' = fma(x, exp((m − m') · scale), x_c · exp((m_c − m') · scale))
 //   - out = o / l, rounded once to T
 #pragma once
 

@@ -1,7 +1,6 @@
 // One decoder layer's part of the paged KV cache, and the write of this step's keys and values into it.
 //
-//   slot = block · block_size + offset;   the key and value of token t go to slot_mapping[t]; slot −1 writes
-//   nothing
+//   slot = block · block_size + offset; the key and value of token t go to slot_mapping[t]; −1 writes nothing
 //
 // The layout in memory is the backend's own; only store_kv and attention know it. Kwon et al. 2023,
 // arXiv:2309.06180.

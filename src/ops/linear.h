@@ -3,8 +3,8 @@
 // One definition of every sum (docs/design.md, decision 8). K = in_features is cut into num_segments equal
 // parts, each one chain in order of k, accumulated in float32 from zero:
 //
-//   s_i[t, n] = chain over k in part i of fma(x[t, k], weight[n, k], s_i)         out [num_segments,
-//   num_tokens, out_features]
+//   s_i[t, n] = chain over k in part i of fma(x[t, k], weight[n, k], s_i)
+//   out       [num_segments, num_tokens, out_features]
 //
 // bias is added to s_0 after its chain. Column-parallel products have one segment, and out is then
 // [num_tokens, out_features], rounded once to its dtype. Row-parallel ones have four (one where 4 does not

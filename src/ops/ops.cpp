@@ -21,7 +21,13 @@ void check_weight(std::string_view op, std::string_view argument, const Weight& 
        "], want [", out.name, "=", out.size, ", ", in.name, "=", in.size, "]");
 }
 
-void check_cache(std::string_view op, const KvLayer& cache, const Dim& num_kv_heads, const Dim& head_dim) {
+void check_cache(const OpTable& ops, std::string_view op, const KvLayer& cache, const Dim& num_kv_heads,
+                 const Dim& head_dim) {
+  if (cache.block_size < 1 || cache.block_size % ops.block_size_multiple != 0)
+    fail(ErrorKind::kConfig, op, ": block_size is ", cache.block_size, ", want a multiple of ",
+         ops.block_size_multiple);
+  if (cache.dtype != ops.kv_dtype)
+    fail(ErrorKind::kConfig, op, ": cache is ", dtype_name(cache.dtype), ", want ", dtype_name(ops.kv_dtype));
   if (cache.num_kv_heads == num_kv_heads.size && cache.head_dim == head_dim.size) return;
   fail(ErrorKind::kConfig, op, ": cache has ", cache.num_kv_heads, " heads of ", cache.head_dim, ", want ",
        num_kv_heads.size, " of ", head_dim.size);
@@ -32,19 +38,20 @@ void do_nothing(Context&, const Args&) {}
 
 }  // namespace
 
-const OpTable& dry_ops() {
-  static constexpr OpTable table{.backend = "dry",
-                                 .embedding = do_nothing<EmbeddingArgs>,
-                                 .linear = do_nothing<LinearArgs>,
-                                 .rms_norm = do_nothing<RmsNormArgs>,
-                                 .add_rms_norm = do_nothing<AddRmsNormArgs>,
-                                 .rope = do_nothing<RopeArgs>,
-                                 .silu_and_mul = do_nothing<SiluAndMulArgs>,
-                                 .store_kv = do_nothing<StoreKvArgs>,
-                                 .attention = do_nothing<AttentionArgs>,
-                                 .gather_rows = do_nothing<GatherRowsArgs>,
-                                 .sample = do_nothing<SampleArgs>};
-  return table;
+OpTable dry_ops(const OpTable& like) {
+  return {.backend = "dry",
+          .activation_dtype = like.activation_dtype,
+          .kv_dtype = like.kv_dtype,
+          .embedding = do_nothing<EmbeddingArgs>,
+          .linear = do_nothing<LinearArgs>,
+          .rms_norm = do_nothing<RmsNormArgs>,
+          .add_rms_norm = do_nothing<AddRmsNormArgs>,
+          .rope = do_nothing<RopeArgs>,
+          .silu_and_mul = do_nothing<SiluAndMulArgs>,
+          .store_kv = do_nothing<StoreKvArgs>,
+          .attention = do_nothing<AttentionArgs>,
+          .gather_rows = do_nothing<GatherRowsArgs>,
+          .sample = do_nothing<SampleArgs>};
 }
 
 void store_weight(Context& ctx, const StoreWeightArgs& a) {
@@ -71,6 +78,7 @@ void embedding(Context& ctx, const EmbeddingArgs& a) {
   check_shape("embedding", "token_ids", a.token_ids, {&num_tokens});
   check_shape("embedding", "out", a.out, {&num_tokens, &hidden_size});
   check_weight("embedding", "table", a.table, rows, hidden_size);
+  check_dtype("embedding", "out", a.out, ctx.ops.activation_dtype);
   check_dtype("embedding", "token_ids", a.token_ids, DType::kI32);
   call(ctx, "embedding", ctx.ops.embedding, a);
 }
@@ -86,6 +94,9 @@ void linear(Context& ctx, const LinearArgs& a) {
   if (a.out.rank == 3 && (segments.size < 1 || in.size % segments.size != 0))
     fail(ErrorKind::kConfig, "linear: in_features is ", in.size,
          ", want a multiple of num_segments=", segments.size);
+  check_dtype("linear", "x", a.x, ctx.ops.activation_dtype);
+  // Partial sums and logits are f32 whatever T is.
+  if (a.out.dtype != DType::kF32) check_dtype("linear", "out", a.out, ctx.ops.activation_dtype);
   if (a.bias.defined()) check_shape("linear", "bias", a.bias, {&out});
   call(ctx, "linear", ctx.ops.linear, a);
 }
@@ -101,6 +112,9 @@ void rms_norm(Context& ctx, const RmsNormArgs& a) {
     check_shape("rms_norm", "out", a.out, {&num_tokens, &hidden_size});
   }
   check_shape("rms_norm", "weight", a.weight, {&hidden_size});
+  check_dtype("rms_norm", "x", a.x, ctx.ops.activation_dtype);
+  check_dtype("rms_norm", "out", a.out, ctx.ops.activation_dtype);
+  check_dtype("rms_norm", "weight", a.weight, DType::kF32);
   call(ctx, "rms_norm", ctx.ops.rms_norm, a);
 }
 
@@ -111,6 +125,9 @@ void add_rms_norm(Context& ctx, const AddRmsNormArgs& a) {
   check_shape("add_rms_norm", "out", a.out, {&num_tokens, &hidden_size});
   check_shape("add_rms_norm", "weight", a.weight, {&hidden_size});
   check_dtype("add_rms_norm", "partial_sums", a.partial_sums, DType::kF32);
+  check_dtype("add_rms_norm", "residual", a.residual, ctx.ops.activation_dtype);
+  check_dtype("add_rms_norm", "out", a.out, ctx.ops.activation_dtype);
+  check_dtype("add_rms_norm", "weight", a.weight, DType::kF32);
   if (segments.size != 1 && segments.size != 2 && segments.size != 4)
     fail(ErrorKind::kConfig, "add_rms_norm: num_segments is ", segments.size, ", want 1, 2 or 4");
   call(ctx, "add_rms_norm", ctx.ops.add_rms_norm, a);
@@ -126,6 +143,10 @@ void rope(Context& ctx, const RopeArgs& a) {
   if (rotary_dim.size % 2 != 0 || rotary_dim.size > head_dim.size)
     fail(ErrorKind::kConfig, "rope: rotary_dim is ", rotary_dim.size,
          ", want an even number up to head_dim=", head_dim.size);
+  check_dtype("rope", "q", a.q, ctx.ops.activation_dtype);
+  check_dtype("rope", "k", a.k, ctx.ops.activation_dtype);
+  check_dtype("rope", "positions", a.positions, DType::kI32);
+  check_dtype("rope", "cos_sin", a.cos_sin, DType::kF32);
   call(ctx, "rope", ctx.ops.rope, a);
 }
 
@@ -134,6 +155,8 @@ void silu_and_mul(Context& ctx, const SiluAndMulArgs& a) {
   check_shape("silu_and_mul", "out", a.out, {&num_tokens, &intermediate});
   Dim both{"2 intermediate_size", 2 * intermediate.size};
   check_shape("silu_and_mul", "gate_up", a.gate_up, {&num_tokens, &both});
+  check_dtype("silu_and_mul", "out", a.out, ctx.ops.activation_dtype);
+  check_dtype("silu_and_mul", "gate_up", a.gate_up, ctx.ops.activation_dtype);
   call(ctx, "silu_and_mul", ctx.ops.silu_and_mul, a);
 }
 
@@ -142,7 +165,10 @@ void store_kv(Context& ctx, const StoreKvArgs& a) {
   check_shape("store_kv", "k", a.k, {&num_tokens, &num_kv_heads, &head_dim});
   check_shape("store_kv", "v", a.v, {&num_tokens, &num_kv_heads, &head_dim});
   check_shape("store_kv", "slot_mapping", a.slot_mapping, {&num_tokens});
-  check_cache("store_kv", a.cache, num_kv_heads, head_dim);
+  check_cache(ctx.ops, "store_kv", a.cache, num_kv_heads, head_dim);
+  check_dtype("store_kv", "k", a.k, ctx.ops.activation_dtype);
+  check_dtype("store_kv", "v", a.v, ctx.ops.activation_dtype);
+  check_dtype("store_kv", "slot_mapping", a.slot_mapping, DType::kI32);
   call(ctx, "store_kv", ctx.ops.store_kv, a);
 }
 
@@ -156,10 +182,14 @@ void attention(Context& ctx, const AttentionArgs& a) {
   Dim num_seqs_and_one{"num_seqs + 1", num_seqs.size + 1};
   check_shape("attention", "cu_seqlens_q", a.meta.cu_seqlens_q, {&num_seqs_and_one});
   check_shape("attention", "block_table", a.meta.block_table, {&num_seqs, &max_blocks});
-  check_cache("attention", a.cache, {"num_kv_heads", a.cache.num_kv_heads}, head_dim);
+  check_cache(ctx.ops, "attention", a.cache, {"num_kv_heads", a.cache.num_kv_heads}, head_dim);
   if (a.cache.num_kv_heads < 1 || num_heads.size % a.cache.num_kv_heads != 0)
     fail(ErrorKind::kConfig, "attention: num_heads is ", num_heads.size,
          ", want a multiple of num_kv_heads=", a.cache.num_kv_heads);
+  check_dtype("attention", "q", a.q, ctx.ops.activation_dtype);
+  check_dtype("attention", "out", a.out, ctx.ops.activation_dtype);
+  for (const Tensor& t : {a.meta.seq_lens, a.meta.cu_seqlens_q, a.meta.block_table})
+    check_dtype("attention", "meta", t, DType::kI32);
   call(ctx, "attention", ctx.ops.attention, a);
 }
 
@@ -168,6 +198,8 @@ void gather_rows(Context& ctx, const GatherRowsArgs& a) {
   check_shape("gather_rows", "indices", a.indices, {&num_rows});
   check_shape("gather_rows", "x", a.x, {&num_tokens, &width});
   check_shape("gather_rows", "out", a.out, {&num_rows, &width});
+  check_dtype("gather_rows", "indices", a.indices, DType::kI32);
+  check_dtype("gather_rows", "out", a.out, a.x.dtype);
   call(ctx, "gather_rows", ctx.ops.gather_rows, a);
 }
 
@@ -181,6 +213,10 @@ void sample(Context& ctx, const SampleArgs& a) {
   check_shape("sample", "seeds", a.seeds, {&num_rows, &two});
   check_shape("sample", "positions", a.positions, {&num_rows});
   check_shape("sample", "sample_indices", a.sample_indices, {&num_rows});
+  for (const Tensor& t : {a.logits, a.temperature, a.top_p})
+    check_dtype("sample", "logits, temperature or top_p", t, DType::kF32);
+  for (const Tensor& t : {a.out, a.top_k, a.seeds, a.positions, a.sample_indices})
+    check_dtype("sample", "out, top_k, seeds, positions or sample_indices", t, DType::kI32);
   if (a.num_valid_tokens < 1 || a.num_valid_tokens > vocab_size.size)
     fail(ErrorKind::kConfig, "sample: num_valid_tokens is ", a.num_valid_tokens,
          ", want 1 to vocab_size=", vocab_size.size);

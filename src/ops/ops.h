@@ -27,7 +27,9 @@ struct OpTable {
   const Device* device = nullptr;         // where its tensors live
   int block_size_multiple = 1;            // a cache block must hold a multiple of this many tokens
   int default_block_size = 16;
-  int default_batched_tokens = 0;  // of one step, where the user names no budget
+  DType activation_dtype = DType::kF32;  // T of the op headers
+  DType kv_dtype = DType::kF32;          // of the KV cache
+  int default_batched_tokens = 0;        // of one step, where the user names no budget
 
   // The most that one op takes from the arena inside a step of this many sequences.
   size_t (*workspace_bytes)(int num_threads, int64_t num_seqs, int64_t vocab_size) = nullptr;
@@ -49,6 +51,7 @@ struct OpTable {
 
 // A table whose ops do nothing: with a measuring arena, a forward tells what memory it takes
 // (runtime/memory_plan.h).
-const OpTable& dry_ops();
+// Its dtypes are those of `like`.
+OpTable dry_ops(const OpTable& like);
 
 }  // namespace nanovllm

@@ -31,13 +31,16 @@ size_t measure_activations(const OpTable& ops, const Decoder& model, const Batch
                            int num_threads) {
   Arena arena = Arena::measuring();
   SingleRank comm;
-  Context ctx{.ops = dry_ops(), .arena = arena, .comm = comm};
+  const OpTable dry = dry_ops(ops);
+  Context ctx{.ops = dry, .arena = arena, .comm = comm};
   const auto ints = [&](std::initializer_list<int64_t> shape) {
     return Tensor::view(arena.make(DType::kI32, {0}).data, DType::kI32, shape);
   };
   const ModelConfig& config = model.config();
-  const std::vector<KvLayer> kv(size_t(config.num_layers),
-                                KvLayer{.num_kv_heads = config.num_kv_heads, .head_dim = config.head_dim});
+  const std::vector<KvLayer> kv(size_t(config.num_layers), KvLayer{.dtype = ops.kv_dtype,
+                                                                   .block_size = ops.default_block_size,
+                                                                   .num_kv_heads = config.num_kv_heads,
+                                                                   .head_dim = config.head_dim});
   const ModelInput in{.token_ids = ints({limits.max_num_tokens}),
                       .positions = ints({limits.max_num_tokens}),
                       .attn = {.cu_seqlens_q = ints({limits.max_num_seqs + 1}),

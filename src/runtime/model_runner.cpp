@@ -17,9 +17,7 @@ BatchLimits limits_of(const RunnerConfig& config) {
 
 // A system that promises more memory than it has would end the program in the middle of loading.
 void check_memory_for(const Checkpoint& checkpoint, const std::filesystem::path& model_folder) {
-  size_t bytes = 0;
-  for (const std::string_view name : checkpoint.names())
-    if (const CheckpointTensor* tensor = checkpoint.find(name)) bytes += tensor->data.size();
+  const size_t bytes = checkpoint.data_bytes();
   const size_t available = available_memory();
   if (available > 0 && bytes > available)
     fail(ErrorKind::kOutOfMemory, model_folder.string(), ": has ", bytes >> 20, " MiB of weights, and ",

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <numeric>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -105,10 +104,9 @@ class TestCheckpoint {
 template <class Layer>
 std::vector<Rows> load_layer(Layer& layer, const TestCheckpoint& checkpoint) {
   OpBench bench;
-  std::set<std::string, std::less<>> used;
   std::vector<Rows> result;
   layer.visit_parameters([&](Parameter& parameter) {
-    parameter.load(bench.ctx, *checkpoint, used);
+    parameter.load(bench.ctx, *checkpoint);
     result.push_back(read_parameter(parameter));
   });
   return result;

@@ -15,10 +15,7 @@ using test::TestCheckpoint;
 
 Rows load(Parameter parameter, const TestCheckpoint& checkpoint) {
   test::OpBench bench;
-  std::set<std::string, std::less<>> used;
-  parameter.load(bench.ctx, *checkpoint, used);
-  EXPECT_EQ(used.size(), parameter.parts().size());
-  for (const ParameterPart& part : parameter.parts()) EXPECT_TRUE(used.contains(part.name));
+  parameter.load(bench.ctx, *checkpoint);
   const Rows rows = test::read_parameter(parameter);
   if (parameter.weight().defined()) {
     EXPECT_EQ(int64_t(rows.size()), parameter.rows());
@@ -90,9 +87,8 @@ TEST(Parameter, OfAnotherShapeNamesFileTensorAndBothShapes) {
   const TestCheckpoint checkpoint({numbered_tensor(1, "a", {4, 3}), numbered_tensor(2, "b", {4})});
   test::OpBench bench;
   const auto expect_refused = [&](Parameter parameter, const std::string& text) {
-    std::set<std::string, std::less<>> used;
     test::expect_error(ErrorKind::kCheckpoint, checkpoint.file() + text,
-                       [&] { parameter.load(bench.ctx, *checkpoint, used); });
+                       [&] { parameter.load(bench.ctx, *checkpoint); });
   };
   expect_refused(Parameter::matrix({{"a", 5}}, 3, Shard::kRows, {}),
                  ": a is [4, 3] f32, want [5, 3] as config.json says");
@@ -110,13 +106,12 @@ TEST(Parameter, OfAnotherShapeNamesFileTensorAndBothShapes) {
 TEST(Parameter, AShardIsNotTheWholeTensor) {
   const TestCheckpoint checkpoint({numbered_tensor(1, "a", {4, 4})});
   test::OpBench bench;
-  std::set<std::string, std::less<>> used;
   Parameter rows = Parameter::matrix({{"a", 8}}, 4, Shard::kRows, {0, 2});
   test::expect_error(ErrorKind::kCheckpoint, "a is [4, 4] f32, want [8, 4]",
-                     [&] { rows.load(bench.ctx, *checkpoint, used); });
+                     [&] { rows.load(bench.ctx, *checkpoint); });
   Parameter columns = Parameter::matrix({{"a", 4}}, 8, Shard::kColumns, {0, 2});
   test::expect_error(ErrorKind::kCheckpoint, "a is [4, 4] f32, want [4, 8]",
-                     [&] { columns.load(bench.ctx, *checkpoint, used); });
+                     [&] { columns.load(bench.ctx, *checkpoint); });
 }
 
 TEST(Parameter, RefusesSizesThatDoNotDivideAmongTheRanks) {
@@ -141,10 +136,9 @@ TEST(Parameter, RefusesSizesThatDoNotDivideAmongTheRanks) {
 TEST(ParameterDeathTest, IsFilledOnce) {
   const TestCheckpoint checkpoint({numbered_tensor(1, "a", {4, 3})});
   test::OpBench bench;
-  std::set<std::string, std::less<>> used;
   Parameter parameter = Parameter::matrix({{"a", 4}}, 3, Shard::kRows, {});
-  parameter.load(bench.ctx, *checkpoint, used);
-  EXPECT_DEATH(parameter.load(bench.ctx, *checkpoint, used), "bug: !weight_.defined");
+  parameter.load(bench.ctx, *checkpoint);
+  EXPECT_DEATH(parameter.load(bench.ctx, *checkpoint), "bug: !weight_.defined");
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ TEST(EngineConfig, RefusesWhatMakesNoSense) {
   expect_refused("num_kvcache_blocks: is 0, want -1 or at least 1",
                  [](EngineConfig& c) { c.num_kvcache_blocks = 0; });
   expect_refused("num_kvcache_blocks: is -2", [](EngineConfig& c) { c.num_kvcache_blocks = -2; });
-  expect_refused("cpu_kvcache_space: is -1, want 0 to 1048576 GiB", [](EngineConfig& c) { c.cpu_kvcache_space = -1; });
+  expect_refused("cpu_kvcache_space: is -1, want 0 to 1048576 GiB",
+                 [](EngineConfig& c) { c.cpu_kvcache_space = -1; });
   expect_refused("cpu_kvcache_space: is nan", [](EngineConfig& c) { c.cpu_kvcache_space = NAN; });
 }
 

@@ -90,6 +90,35 @@ TEST(LinearBits, ARowIsTheChainOfItsDefinition) {
   }
 }
 
+// Every number of outputs in the last panel; what lies past the last output is not touched.
+TEST(LinearBits, EveryWidthOfTheLastPanel) {
+  EverySet sets;
+  for (DType dtype : kWeightTypes) {
+    for (int64_t outputs = 1; outputs <= 66; ++outputs) {
+      const Floats x = random_floats({3, 5}, 1), bias = random_floats({outputs}, 3);
+      std::vector<double> values;
+      const Floats wide = sets.same_bits_from_all("outputs " + std::to_string(outputs), [&](Context& ctx) {
+        const StoredWeight w(ctx, dtype, random_floats({outputs, 5}, 2));
+        values = w.values;
+        const Floats out({3, 100}, 7.0f);
+        Tensor narrow = out;
+        narrow.shape[1] = outputs;
+        linear(ctx, {.out = narrow, .x = x, .weight = w.weight, .bias = bias});
+        return out;
+      });
+      for (size_t t = 0; t < 3; ++t) {
+        for (size_t n = 0; n < 100; ++n) {
+          float sum = 0;
+          for (size_t i = 0; i < 5 && n < size_t(outputs); ++i)
+            sum = std::fma(x[t * 5 + i], float(values[n * 5 + i]), sum);
+          ASSERT_EQ(wide[t * 100 + n], n < size_t(outputs) ? sum + bias[n] : 7.0f)
+              << outputs << " outputs, " << n;
+        }
+      }
+    }
+  }
+}
+
 class LinearThreads : public testing::TestWithParam<std::string> {};
 INSTANTIATE_OP_TEST(LinearThreads);
 

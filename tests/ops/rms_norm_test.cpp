@@ -151,20 +151,24 @@ TEST_P(RmsNormTest, AddMayWriteOverTheFirstPartialSum) {
   }
 }
 
-// The definition in ops/rms_norm.h, written plainly in float32: sixteen chains, one tree.
+// The definition in ops/rms_norm.h, written plainly in float32: sixteen chains, one tree. Every length of a tail.
 TEST(RmsNormBits, IsTheTreeOfItsDefinition) {
   EverySet sets;
-  for (int64_t n : {1, 16, 33, 769}) {
-    const Floats x = random_floats({1, n}, 1), weight = random_floats({n}, 2);
-    const Floats out = sets.same_bits_from_all("rms_norm", [&](Context& ctx) {
-      const Floats result = unwritten({1, n});
+  for (int64_t n = 1; n <= 769; n += n < 50 ? 1 : 719) {
+    constexpr int64_t kRows = 20;
+    const Floats x = random_floats({kRows, n}, uint32_t(n)), weight = random_floats({n}, 2);
+    const Floats out = sets.same_bits_from_all("rms_norm " + std::to_string(n), [&](Context& ctx) {
+      const Floats result = unwritten({kRows, n});
       rms_norm(ctx, {.out = result, .x = x, .weight = weight, .eps = 1e-3f});
       return result;
     });
-    std::array<float, 16> lanes{};
-    for (size_t i = 0; i < size_t(n); ++i) lanes[i % 16] = std::fma(x[i], x[i], lanes[i % 16]);
-    const float scale = 1.0f / std::sqrt(sum_of_lanes(lanes) / float(n) + 1e-3f);
-    for (size_t i = 0; i < size_t(n); ++i) ASSERT_EQ(out[i], x[i] * scale * weight[i]) << n;
+    for (int64_t t = 0; t < kRows; ++t) {
+      const auto row = x.row(t);
+      std::array<float, 16> lanes{};
+      for (size_t i = 0; i < row.size(); ++i) lanes[i % 16] = std::fma(row[i], row[i], lanes[i % 16]);
+      const float scale = 1.0f / std::sqrt(sum_of_lanes(lanes) / float(n) + 1e-3f);
+      for (size_t i = 0; i < row.size(); ++i) ASSERT_EQ(out.row(t)[i], row[i] * scale * weight[i]) << n;
+    }
   }
 }
 

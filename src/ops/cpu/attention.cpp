@@ -1,8 +1,7 @@
 // The paged KV cache in float32 and the tasks of attention.
 //
-//   keys    [num_blocks][num_kv_heads][block_size / 16][head_dim][16]            lane = position: a score
-//   needs no sum of lanes values  [num_blocks][num_kv_heads][block_size][head_dim rounded up to 16]    lane =
-//   dimension
+//   keys    [num_blocks][num_kv_heads][block_size / 16][head_dim][16]          lane = position: no sum over lanes
+//   values  [num_blocks][num_kv_heads][block_size][head_dim rounded up to 16]  lane = dimension
 //
 // A task is one kv head of one sequence and a few of its query rows (token by token, heads of the group
 // inside): they share one pass over keys and values. Who runs a task, and which rows share one, changes no

@@ -68,15 +68,23 @@ KernelList runnable_kernels() {
 const OpTable& cpu_ops() { return cpu_ops(cpu::runnable_kernels().sets[0]->instruction_set); }
 
 const OpTable& cpu_ops(std::string_view instruction_set) {
+  const cpu::KernelList list = cpu::runnable_kernels();
+  const auto runnable = [&](const OpTable& table) {
+    for (int i = 0; i < list.count; ++i)
+      if (list.sets[i]->instruction_set == table.instruction_set)
+        return table.instruction_set == instruction_set;
+    return false;
+  };
   static const OpTable portable = cpu::make_table<cpu::kernels_portable>();
-  static const OpTable avx2 = cpu::make_table<cpu::kernels_avx2>();
-  static const OpTable avx512 = cpu::make_table<cpu::kernels_avx512>();
-  const cpu::KernelList runnable = cpu::runnable_kernels();
-  for (int i = 0; i < runnable.count; ++i)
-    if (runnable.sets[i]->instruction_set == instruction_set)
-      return instruction_set == "avx512" ? avx512 : instruction_set == "avx2" ? avx2 : portable;
+  if (runnable(portable)) return portable;
+#if defined(__x86_64__)
+  static const OpTable avx2 = cpu::make_table<cpu::kernels_avx2>(),
+                       avx512 = cpu::make_table<cpu::kernels_avx512>();
+  if (runnable(avx2)) return avx2;
+  if (runnable(avx512)) return avx512;
+#endif
   fail(ErrorKind::kConfig, "instruction set: is ", instruction_set,
-       ", want one that this processor runs, such as ", runnable.sets[0]->instruction_set);
+       ", want one that this processor runs, such as ", list.sets[0]->instruction_set);
 }
 
 }  // namespace nanovllm

@@ -1,4 +1,4 @@
-// The CPU backend's kernels: one table for each instruction set, chosen once by cpuid (select_kernels).
+// The CPU backend's kernels: one table for each instruction set, chosen once by cpuid (runnable_kernels).
 //
 // A kernel does one thread's share of an op; the op's file (linear.cpp, attention.cpp, ...) cuts the work
 // into shares. All tables give the same bits (tests/ops compares them), so a request's answer does not depend
@@ -28,7 +28,7 @@ struct LinearTask {
   const float* bias;  // [num_outputs] or null
 };
 
-// Up to kAttentionRows query rows that read the same keys and values.
+// Up to Kernels::attention_rows query rows that read the same keys and values.
 struct AttentionTask {
   const float* const* q;    // [num_rows] → [head_dim]
   float* const* out;        // [num_rows] → [head_dim]
@@ -75,7 +75,7 @@ struct Kernels {
 };
 
 const Kernels& kernels_portable();
-const Kernels& kernels_avx2();
+const Kernels& kernels_avx2();  // x86-64 builds only, these two
 const Kernels& kernels_avx512();
 
 // What this processor can run, best first; never empty.

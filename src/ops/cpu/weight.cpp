@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/thread_pool.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/panels.h"
+#include "ops/cpu/rows.h"
 
 namespace nanovllm::cpu {
 namespace {
@@ -71,21 +71,22 @@ void store_weight(Context& ctx, const StoreWeightArgs& a) {
   });
 }
 
-void embedding(Context&, const EmbeddingArgs& a) {
+void embedding(Context& ctx, const EmbeddingArgs& a) {
   const int64_t hidden_size = a.out.shape[1];
-  for (int64_t t = 0; t < a.out.shape[0]; ++t) {
+  // A row lies in a panel column by column, a cache line apart: dearer than its number of elements says.
+  for_each_row(*ctx.threads, a.out.shape[0], 8 * hidden_size, [&](int64_t t) {
     float* out = a.out.ptr<float>() + t * a.out.stride[0];
     const int64_t row = a.token_ids.ptr<int32_t>()[t] - a.first_id;
     if (row < 0 || row >= a.table.out_features) {
       std::fill(out, out + hidden_size, 0.0f);
-      continue;
+      return;
     }
     const std::byte* panel = static_cast<const std::byte*>(a.table.data) +
                              size_t(row / kPanelWidth) * panel_bytes(a.table.dtype, hidden_size);
     const int position = line_position(a.table.dtype, int(row % kPanelWidth));
     for (int64_t k = 0; k < hidden_size; ++k)
       out[k] = read_float(panel, a.table.dtype, k * kPanelWidth + position);
-  }
+  });
 }
 
 }  // namespace nanovllm::cpu
