@@ -133,14 +133,14 @@ void measure(const Options& options) {
   Report report;
   LLM llm({.model = options.model, .max_num_seqs = 16});
   const int threads = llm.runner().num_threads();
-  report.add("cpu.read_bandwidth", {read_bandwidth(threads)}, "GB/s");
-  report.add("cpu.fma_peak", {fma_rate(threads)}, "GFLOP/s");
+  report.add("cpu.read_bandwidth", read_bandwidth(threads), "GB/s");
+  report.add("cpu.fma_peak", fma_rate(threads), "GFLOP/s");
   const auto name = [&](const char* what) { return options.prefix + "." + what + options.suffix; };
 
   run(llm, 1, 16, 8);  // warm-up: pages of the cache and the arena
   report.add(name("decode"), run(llm, 1, 16, 64).decode, "tok/s");
   std::vector<double> prefill;
-  for (int i = 0; i < 3; ++i) prefill.push_back(run(llm, 1, 512, 1).prefill[0]);
+  for (int i = 0; i < 5; ++i) prefill.push_back(run(llm, 1, 512, 1).prefill[0]);
   report.add(name("prefill512"), prefill, "tok/s");
   report.add(name("decode1024"), run(llm, 1, 1024, 32).decode, "tok/s");
   report.add(name("batch16"), run(llm, 16, 16, 24).decode, "tok/s");

@@ -1,12 +1,12 @@
 #include "machine.h"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <fstream>
 #include <vector>
 
+#include "base/error.h"
 #include "base/thread_pool.h"
 #include "ops/cpu/kernels.h"
 #include "tensor/device.h"
@@ -14,14 +14,23 @@
 namespace nanovllm::bench {
 namespace {
 
-double seconds_of(ThreadPool& pool, int64_t tasks, const auto& body) {
-  double best = 1e9;
-  for (int run = 0; run < 7; ++run) {
+// Seconds of each of several runs of all tasks.
+std::vector<double> seconds_of(ThreadPool& pool, int64_t tasks, const auto& body) {
+  constexpr int kRuns = 9;
+  std::vector<double> seconds;
+  for (int run = 0; run < kRuns; ++run) {
     const auto start = std::chrono::steady_clock::now();
     pool.run(tasks, body);
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
-  return best;
+  return seconds;
+}
+
+// work / seconds of each run, in units of 10^9.
+std::vector<double> rates(double work, const std::vector<double>& seconds) {
+  std::vector<double> result;
+  for (const double s : seconds) result.push_back(work / s / 1e9);
+  return result;
 }
 
 // Adds up `bytes` bytes; eight words a line, each its own sum.
@@ -46,30 +55,27 @@ std::string machine_name(int num_threads, std::string_view instruction_set) {
   return name + ", " + std::to_string(num_threads) + " cores, " + std::string(instruction_set);
 }
 
-double read_bandwidth(int num_threads) {
-  constexpr size_t kBytes = size_t{1} << 30;
-  const DeviceBuffer buffer(host_device(), kBytes + (64 << 10), "bandwidth measurement");
+std::vector<double> read_bandwidth(int num_threads) {
+  constexpr size_t kBytes = size_t{1} << 30, kAhead = 8192;
+  const DeviceBuffer buffer(host_device(), kBytes + 2 * kAhead, "bandwidth measurement");
   std::memset(buffer.data(), 1, buffer.bytes());
   ThreadPool pool(num_threads);
   const size_t share = kBytes / size_t(num_threads) / 64 * 64;
   std::atomic<uint64_t> sum{0};  // so that the reads are not left out
-  double best = 0;
-  for (const size_t ahead : {size_t{2048}, size_t{8192}, size_t{32768}}) {
-    const double seconds = seconds_of(pool, num_threads, [&](int64_t t) {
-      sum += read_all(static_cast<const uint64_t*>(buffer.data()) + size_t(t) * share / 8, share, ahead);
-    });
-    best = std::max(best, double(share) * num_threads / seconds / 1e9);
-  }
-  return sum > 0 ? best : 0;
+  const std::vector<double> seconds = seconds_of(pool, num_threads, [&](int64_t t) {
+    sum += read_all(static_cast<const uint64_t*>(buffer.data()) + size_t(t) * share / 8, share, kAhead);
+  });
+  ASSERT(sum > 0);
+  return rates(double(share) * num_threads, seconds);
 }
 
-double fma_rate(int num_threads) {
+std::vector<double> fma_rate(int num_threads) {
   constexpr int64_t kK = 64, kRows = 12, kRepeats = 20000;
   const cpu::Kernels& kernels = *cpu::runnable_kernels().sets[0];
   ThreadPool pool(num_threads);
   const std::vector<float> panel(kK * 32, 0.5f), x(kK * kRows, 0.25f);
   std::vector<std::vector<float>> out(size_t(num_threads), std::vector<float>(32 * kRows));
-  const double seconds = seconds_of(pool, num_threads, [&](int64_t t) {
+  const std::vector<double> seconds = seconds_of(pool, num_threads, [&](int64_t t) {
     for (int64_t i = 0; i < kRepeats; ++i)
       kernels.linear({.dtype = DType::kF32,
                       .panels = reinterpret_cast<const std::byte*>(panel.data()),
@@ -83,7 +89,7 @@ double fma_rate(int num_threads) {
                       .out_stride = 32,
                       .bias = nullptr});
   });
-  return 2.0 * 32 * kK * kRows * kRepeats * num_threads / seconds / 1e9;
+  return rates(2.0 * 32 * kK * kRows * kRepeats * num_threads, seconds);
 }
 
 }  // namespace nanovllm::bench

@@ -3,18 +3,19 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace nanovllm::bench {
 
 // "Intel(R) Xeon(R) Processor, 2 cores, avx512"
 std::string machine_name(int num_threads, std::string_view instruction_set);
 
-// GB/s of reading a gigabyte once, all threads together, each with its own stretch; the best of several
-// distances of prefetch.
-double read_bandwidth(int num_threads);
+// GB/s of reading a gigabyte once, all threads together, each with its own stretch, prefetching 8 KiB ahead; one value a
+// run.
+std::vector<double> read_bandwidth(int num_threads);
 
-// GFLOP/s of float32 fused multiply-adds by the CPU backend's own tile of a product, data in the level-1
-// cache.
-double fma_rate(int num_threads);
+// GFLOP/s of float32 fused multiply-adds by the CPU backend's own tile of a product, data in the level-1 cache; one value a
+// run.
+std::vector<double> fma_rate(int num_threads);
 
 }  // namespace nanovllm::bench

@@ -2,7 +2,7 @@
 //
 // run(count, body) calls body(0) ... body(count - 1), each once, on the caller and the workers, and returns
 // when all are done. Tasks are handed out one by one, so who runs which is left to chance: a body must write
-// only what its index owns, and its result must not depend on the thread (DESIGN decision 8). Idle workers
+// only what its index owns, and its result must not depend on the thread (docs/design.md, decision 8). Idle workers
 // spin for a while, then sleep. Workers and caller flush denormals to zero while they run bodies: a denormal
 // costs an FMA up to 70 times its time.
 //

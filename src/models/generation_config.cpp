@@ -16,12 +16,11 @@ constexpr NeutralField kNotImplemented[] = {
     {"eta_cutoff", 0},           {"num_beams", 1},      {"length_penalty", 1}, {"penalty_alpha", 0},
     {"no_repeat_ngram_size", 0}, {"min_new_tokens", 0}, {"guidance_scale", 1}, {"min_length", 0}};
 
-std::optional<float> number_in(const JsonFields& fields, const char* key, double above, double max) {
+std::optional<float> number_in(const JsonFields& fields, const char* key, bool (*good)(double),
+                               const char* want) {
   const std::optional<double> value = fields.number(key);
   if (!value) return std::nullopt;
-  if (!(*value > above && *value <= max))
-    fail(ErrorKind::kConfig, fields.where(), ": ", key, " is ", *value, ", want more than ", above,
-         " and at most ", max);
+  if (!good(*value)) fail(ErrorKind::kConfig, fields.where(), ": ", key, " is ", *value, ", want ", want);
   return float(*value);
 }
 
@@ -40,8 +39,10 @@ GenerationConfig parse_generation_config(const std::string& json, const std::str
   GenerationConfig config;
   config.eos_token_ids = fields.token_ids("eos_token_id");
   config.do_sample = fields.boolean("do_sample");
-  config.temperature = number_in(fields, "temperature", -1e-30, 2);
-  config.top_p = number_in(fields, "top_p", 0, 1);
+  config.temperature = number_in(
+      fields, "temperature", [](double t) { return t >= 0 && t <= 2; }, "0 to 2");
+  config.top_p = number_in(
+      fields, "top_p", [](double p) { return p > 0 && p <= 1; }, "more than 0 and at most 1");
   if (const auto value = fields.integer("top_k", -1, INT32_MAX)) config.top_k = int(*value);
   for (const NeutralField& field : kNotImplemented) {
     const std::optional<double> value = fields.number(field.name);

@@ -83,7 +83,7 @@ TEST(LLM, EightRequestsAtDifferentStepsAnswerAsAlone) {
   }
 }
 
-// C39: prompts and answers around the borders of blocks, for every block size.
+// Prompts and answers around the borders of blocks, for every block size.
 TEST(LLM, BlockBordersChangeNothing) {
   std::vector<Prompt> prompts;
   std::vector<SamplingParams> params;
@@ -249,7 +249,7 @@ TEST(LLM, StopTokensEndTheAnswerAndAreNotInItsText) {
                                             SpecialText::kSkip));
 }
 
-// C06: rows of the vocabulary that the tokenizer does not know are never drawn, however hot.
+// Rows of the vocabulary that the tokenizer does not know are never drawn, however hot.
 TEST(LLM, IdsPastTheTokenizerAreNeverSampled) {
   const test::ScratchFolder folder;
   for (const auto& entry : std::filesystem::directory_iterator(test::golden("qwen3-tied-bf16")))
@@ -287,7 +287,7 @@ TEST(LLM, IdsPastTheTokenizerAreNeverSampled) {
   EXPECT_EQ(llm.tokenizer()->decode(std::vector<TokenId>{300}, SpecialText::kSkip), "");
 }
 
-// C32: config.json, generation_config.json and the tokenizer each may name tokens that end a text.
+// config.json, generation_config.json and the tokenizer each may name tokens that end a text.
 TEST(LLM, EveryNamedEosEndsAText) {
   LLM llm(demo_config());
   const TokenId im_end = *llm.tokenizer()->find("<|im_end|>"),
