@@ -150,6 +150,87 @@ TEST_F(OpErrors, DryOpsDoNothing) {
   EXPECT_THROW(linear(dry, linear_args), Error);
 }
 
+TEST_F(OpErrors, TheCacheIsOneThatTheBackendReads) {
+  store_args.cache.block_size = attention_args.cache.block_size = 8;
+  expect_message(kConfig, "store_kv: block_size is 8, want a multiple of 16",
+                 [&] { store_kv(ctx, store_args); });
+  expect_message(kConfig, "attention: block_size is 8, want a multiple of 16",
+                 [&] { attention(ctx, attention_args); });
+  store_args.cache.block_size = 0;
+  expect_message(kConfig, "store_kv: block_size is 0, want a multiple of 16",
+                 [&] { store_kv(ctx, store_args); });
+  store_args.cache.block_size = attention_args.cache.block_size = 16;
+  store_args.cache.dtype = attention_args.cache.dtype = DType::kBF16;
+  expect_message(kConfig, "store_kv: cache is bf16, want f32", [&] { store_kv(ctx, store_args); });
+  expect_message(kConfig, "attention: cache is bf16, want f32", [&] { attention(ctx, attention_args); });
+}
+
+// Every argument of every op, with an element type that this backend does not read it as.
+TEST_F(OpErrors, ElementTypes) {
+  const auto each = [&](const std::string& name, auto function, const auto& args,
+                        std::initializer_list<std::tuple<Tensor*, DType, const char*>> cases) {
+    for (const auto& [argument, wrong, text] : cases) {
+      const DType right = std::exchange(argument->dtype, wrong);
+      expect_message(kConfig, name + ": " + text, [&, function] { function(ctx, args); });
+      argument->dtype = right;
+    }
+  };
+  constexpr DType kHalf = DType::kBF16, kInt = DType::kI32, kFloat = DType::kF32;
+  auto& e = embedding_args;
+  each("embedding", embedding, e, {{&e.out, kHalf, "out is [3, 8] bf16, want f32"}});
+  auto& l = linear_args;
+  each("linear", linear, l,
+       {{&l.x, kHalf, "x is [3, 8] bf16, want f32"}, {&l.out, kHalf, "out is [3, 5] bf16, want f32"}});
+  auto& n = rms_norm_args;
+  each("rms_norm", rms_norm, n,
+       {{&n.x, kHalf, "x is [3, 8] bf16, want f32"},
+        {&n.out, kHalf, "out is [3, 8] bf16, want f32"},
+        {&n.weight, kHalf, "weight is [8] bf16, want f32"}});
+  auto& m = add_rms_norm_args;
+  each("add_rms_norm", add_rms_norm, m,
+       {{&m.residual, kHalf, "residual is [3, 8] bf16, want f32"},
+        {&m.out, kHalf, "out is [3, 8] bf16, want f32"},
+        {&m.weight, kHalf, "weight is [8] bf16, want f32"}});
+  auto& r = rope_args;
+  each("rope", rope, r,
+       {{&r.q, kHalf, "q is [3, 2, 8] bf16, want f32"},
+        {&r.k, kHalf, "k is [3, 1, 8] bf16, want f32"},
+        {&r.positions, kFloat, "positions is [3] f32, want i32"},
+        {&r.cos_sin, kHalf, "cos_sin is [10, 8] bf16, want f32"}});
+  auto& u = silu_args;
+  each("silu_and_mul", silu_and_mul, u,
+       {{&u.out, kHalf, "out is [3, 8] bf16, want f32"},
+        {&u.gate_up, kHalf, "gate_up is [3, 16] bf16, want f32"}});
+  auto& s = store_args;
+  each("store_kv", store_kv, s,
+       {{&s.k, kHalf, "k is [3, 1, 8] bf16, want f32"},
+        {&s.v, kHalf, "v is [3, 1, 8] bf16, want f32"},
+        {&s.slot_mapping, kFloat, "slot_mapping is [3] f32, want i32"}});
+  auto& a = attention_args;
+  each("attention", attention, a,
+       {{&a.q, kHalf, "q is [3, 2, 8] bf16, want f32"},
+        {&a.out, kHalf, "out is [3, 16] bf16, want f32"},
+        {&a.meta.seq_lens, kFloat, "meta is [1] f32, want i32"},
+        {&a.meta.cu_seqlens_q, kFloat, "meta is [2] f32, want i32"},
+        {&a.meta.block_table, kFloat, "meta is [1, 1] f32, want i32"}});
+  auto& g = gather_args;
+  each("gather_rows", gather_rows, g,
+       {{&g.indices, kFloat, "indices is [3] f32, want i32"},
+        {&g.out, kHalf, "out is [3, 8] bf16, want f32"}});
+  auto& p = sample_args;
+  const char* floats_text = "logits, temperature or top_p is [3] i32, want f32";
+  const char* ints_text = "out, top_k, seeds, positions or sample_indices is [3] f32, want i32";
+  each("sample", sample, p,
+       {{&p.logits, kHalf, "logits, temperature or top_p is [3, 5] bf16, want f32"},
+        {&p.temperature, kInt, floats_text},
+        {&p.top_p, kInt, floats_text},
+        {&p.out, kFloat, ints_text},
+        {&p.top_k, kFloat, ints_text},
+        {&p.positions, kFloat, ints_text},
+        {&p.sample_indices, kFloat, ints_text},
+        {&p.seeds, kFloat, "out, top_k, seeds, positions or sample_indices is [3, 2] f32, want i32"}});
+}
+
 TEST_F(OpErrors, Embedding) {
   embedding_args.table.in_features = 7;
   expect_message(kConfig, "embedding: table is [5, 7], want [rows=5, hidden_size=8]",
