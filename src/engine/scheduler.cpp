@@ -67,6 +67,7 @@ bool Scheduler::is_stop(const Sequence& sequence, TokenId id) const {
 void Scheduler::append_token(Sequence& sequence, TokenId id) {
   if (id < 0) {
     sequence.finish_reason = FinishReason::kError;
+    sequence.error = "the model's logits are not numbers: its weights may be damaged";
     return;
   }
   if (sequence.num_output_tokens() == 0) sequence.first_token_time = Clock::now();
@@ -92,9 +93,12 @@ void Scheduler::update(std::span<const TokenId> sampled_ids) {
   remove_finished();
 }
 
-void Scheduler::fail_step() {
+void Scheduler::fail_step(const std::string& reason) {
   progressed_.clear();
-  for (Sequence* seq : scheduled_) seq->finish_reason = FinishReason::kError;
+  for (Sequence* seq : scheduled_) {
+    seq->finish_reason = FinishReason::kError;
+    seq->error = reason;
+  }
   scheduled_.clear();
   remove_finished();
 }

@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/batch.h"
@@ -42,8 +43,8 @@ class Scheduler {
   // ends in error.
   void update(std::span<const TokenId> sampled_ids);
 
-  // In place of update(), when the step could not be run: its sequences end with kError, all others go on.
-  void fail_step();
+  // In place of update(), when the step could not be run: its sequences end with kError and this reason, all others go on.
+  void fail_step(const std::string& reason);
 
   // Ends a request, waiting or running. False: there is no such request. Not between schedule and update.
   bool abort(RequestId id);

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -45,6 +46,7 @@ struct Sequence {
   int num_scheduled_tokens = 0;      // in the step in hand
   std::vector<int32_t> block_table;  // physical block of each logical block
   FinishReason finish_reason = FinishReason::kNone;
+  std::string error;  // why it ended with kError
   Clock::time_point arrival_time, first_token_time, finish_time;
 };
 

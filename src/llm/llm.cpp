@@ -116,14 +116,13 @@ RequestOutput LLM::make_output(const Sequence& sequence, Stream& stream) const {
                        .num_prompt_tokens = sequence.num_prompt_tokens,
                        .num_output_tokens = sequence.num_output_tokens(),
                        .seed = sequence.seed,
+                       .error = sequence.error,
                        .arrival_time = sequence.arrival_time,
                        .first_token_time = sequence.first_token_time,
                        .finish_time = sequence.finish_time};
   const auto first = sequence.token_ids.begin() + sequence.num_prompt_tokens + stream.num_sent;
   output.token_ids.assign(first, sequence.token_ids.end());
   stream.num_sent = sequence.num_output_tokens();
-  if (output.finish_reason == FinishReason::kError)
-    output.error = "the model's logits are not numbers: its weights may be damaged";
   if (!stream.detokenizer) return output;
   for (size_t i = 0; i < output.token_ids.size(); ++i) {
     // The token that stopped the answer is not part of its text.
@@ -140,8 +139,8 @@ std::vector<RequestOutput> LLM::step() {
   if (batch.num_tokens() > 0) {
     try {
       scheduler_->update(runner_->run(batch));
-    } catch (...) {
-      scheduler_->fail_step();
+    } catch (const std::exception& error) {
+      scheduler_->fail_step(error.what());
       throw;
     }
   }
@@ -191,19 +190,20 @@ std::vector<Completion> LLM::generate(std::span<const Prompt> prompts, std::span
     fail(ErrorKind::kRequest, "generate: other requests are unfinished, want step() until they are done");
   std::vector<Completion> completions(prompts.size());
   std::map<RequestId, size_t> index_of;
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    try {
-      index_of[add_request(prompts[i], params[params.size() == 1 ? 0 : i])] = i;
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kRequest) throw;
-      completions[i].finish_reason = FinishReason::kError;
-      completions[i].error = error.what();
+  try {
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      try {
+        index_of[add_request(prompts[i], params[params.size() == 1 ? 0 : i])] = i;
+        continue;
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kRequest) throw;
+        completions[i].finish_reason = FinishReason::kError;
+        completions[i].error = error.what();
+      }
       if (hooks.on_completion) hooks.on_completion(i, completions[i]);
     }
-  }
-  try {
     run_requests(index_of, completions, hooks);
-  } catch (...) {
+  } catch (...) {  // nothing of this call stays behind
     for (const auto& [id, index] : index_of) abort(id);
     for (const auto& sequence : scheduler_->take_finished()) streams_.erase(sequence->id);
     throw;

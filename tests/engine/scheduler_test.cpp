@@ -266,7 +266,7 @@ TEST(Scheduler, AStepThatCouldNotRunEndsOnlyItsSequences) {
   ASSERT_EQ(scheduler.schedule().num_seqs(),
             1);  // the budget is one prompt: the second runs, but not in this step
   EXPECT_FALSE(scheduler.has_finished());
-  scheduler.fail_step();
+  scheduler.fail_step("the device is gone");
   scheduler.check_integrity();
   EXPECT_TRUE(scheduler.progressed().empty());
   EXPECT_TRUE(scheduler.has_finished());

@@ -211,6 +211,38 @@ TEST(LLM, OneBadPromptOfABatchLosesNothingElse) {
   EXPECT_EQ(completed.size(), 3u);
 }
 
+// A full disk, say, while an answer is written.
+TEST(LLM, WhatAHookThrowsLeavesNothingBehind) {
+  LLM llm(demo_config());
+  const std::vector<Prompt> prompts{Prompt("Once upon a time"), Prompt(""), Prompt("The little fox")};
+  const std::vector<SamplingParams> params{{.temperature = 0, .max_tokens = 8, .ignore_eos = true}};
+  const std::vector<Completion> want = llm.generate(prompts, params);
+  const auto throwing = [](auto...) { fail(ErrorKind::kDevice, "disk full"); };
+  GenerateHooks at_the_door, in_the_middle, at_a_step;
+  at_the_door.on_completion = throwing;  // of the refused prompt, when another already waits
+  in_the_middle.on_text = throwing;
+  at_a_step.on_step = [](const StepStats&) -> bool { fail(ErrorKind::kDevice, "disk full"); };
+  for (const GenerateHooks& hooks : {at_the_door, in_the_middle, at_a_step}) {
+    test::expect_error(ErrorKind::kDevice, "disk full", [&] { llm.generate(prompts, params, hooks); });
+    EXPECT_FALSE(llm.has_unfinished());
+    EXPECT_EQ(llm.scheduler().blocks().num_free_blocks(), llm.scheduler().blocks().num_blocks());
+    expect_equal(llm.generate(prompts, params), want);
+  }
+}
+
+TEST(LLM, AStepHookMayEndEverything) {
+  LLM llm(demo_config());
+  const std::vector<Prompt> prompts{Prompt("Once upon a time"), Prompt("The little fox")};
+  const std::vector<SamplingParams> params{{.temperature = 0, .max_tokens = 100, .ignore_eos = true}};
+  int num_steps = 0;
+  const std::vector<Completion> completions =
+      llm.generate(prompts, params, {.on_step = [&](const StepStats&) { return ++num_steps < 5; }});
+  for (const Completion& c : completions) {
+    EXPECT_EQ(c.finish_reason, FinishReason::kAbort);
+    EXPECT_EQ(c.token_ids.size(), 5u);
+  }
+}
+
 TEST(LLM, ParameterSetsMustFitThePrompts) {
   LLM llm(demo_config());
   const std::vector<Prompt> prompts{Prompt("a"), Prompt("b"), Prompt("c")};
