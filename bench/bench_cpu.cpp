@@ -134,7 +134,6 @@ void measure(const Options& options) {
   LLM llm({.model = options.model, .max_num_seqs = 16});
   const int threads = llm.runner().num_threads();
   report.add("cpu.read_bandwidth", read_bandwidth(threads), "GB/s");
-  report.add("cpu.fma_peak", fma_rate(threads), "GFLOP/s");
   const auto name = [&](const char* what) { return options.prefix + "." + what + options.suffix; };
 
   run(llm, 1, 16, 8);  // warm-up: pages of the cache and the arena

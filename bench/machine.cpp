@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "ops/cpu/kernels.h"
 #include "tensor/device.h"
 
 namespace nanovllm::bench {
@@ -67,29 +66,6 @@ std::vector<double> read_bandwidth(int num_threads) {
   });
   ASSERT(sum > 0);
   return rates(double(share) * num_threads, seconds);
-}
-
-std::vector<double> fma_rate(int num_threads) {
-  constexpr int64_t kK = 64, kRows = 12, kRepeats = 20000;
-  const cpu::Kernels& kernels = *cpu::runnable_kernels().sets[0];
-  ThreadPool pool(num_threads);
-  const std::vector<float> panel(kK * 32, 0.5f), x(kK * kRows, 0.25f);
-  std::vector<std::vector<float>> out(size_t(num_threads), std::vector<float>(32 * kRows));
-  const std::vector<double> seconds = seconds_of(pool, num_threads, [&](int64_t t) {
-    for (int64_t i = 0; i < kRepeats; ++i)
-      kernels.linear({.dtype = DType::kF32,
-                      .panels = reinterpret_cast<const std::byte*>(panel.data()),
-                      .panel_stride = kK * 128,
-                      .k = kK,
-                      .num_outputs = 32,
-                      .x = x.data(),
-                      .x_stride = kK,
-                      .num_rows = kRows,
-                      .out = out[size_t(t)].data(),
-                      .out_stride = 32,
-                      .bias = nullptr});
-  });
-  return rates(2.0 * 32 * kK * kRows * kRepeats * num_threads, seconds);
 }
 
 }  // namespace nanovllm::bench

@@ -14,8 +14,4 @@ std::string machine_name(int num_threads, std::string_view instruction_set);
 // run.
 std::vector<double> read_bandwidth(int num_threads);
 
-// GFLOP/s of float32 fused multiply-adds by the CPU backend's own tile of a product, data in the level-1 cache; one value a
-// run.
-std::vector<double> fma_rate(int num_threads);
-
 }  // namespace nanovllm::bench
