@@ -51,7 +51,7 @@ void load_line(const std::byte* p, V& low, V& high) {
 template <class V, DType kDType, int kRows, int kPanels>
 void linear_tile(const LinearTask& t, int64_t panel, int64_t row) {
   constexpr int64_t kLine = kDType == DType::kF32 ? 128 : 64;  // bytes
-  constexpr int64_t kAhead = 8192;  // bytes: the best distance measured (bench/results)
+  constexpr int64_t kAhead = 8192;  // bytes: hides memory, and stays in the level-2 cache
   const std::byte* w[kPanels];
   V acc[kRows][kPanels][2];
   for (int p = 0; p < kPanels; ++p) w[p] = t.panels + (panel + p) * t.panel_stride;
