@@ -12,13 +12,23 @@ endfunction()
 
 # nanovllm_test(base SOURCES error_test.cpp ... LINKS nanovllm::base [LABELS threads])
 # One test program per folder of tests/; label "threads": also run under the thread sanitizer.
+# Building them is most of the time of ./test, so it is kept short: -O1 (the last -O counts), and the large headers parsed
+# once. Sources include what they use all the same: the preset asan builds without precompiled headers.
 function(nanovllm_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;LABELS" ${ARGN})
   add_executable(test_${name} ${ARG_SOURCES})
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(test_${name} PRIVATE
     NANOVLLM_SOURCE_DIR="${PROJECT_SOURCE_DIR}" NANOVLLM_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_compile_options(test_${name} PRIVATE -O1)
   target_link_libraries(test_${name} PRIVATE ${ARG_LINKS} GTest::gtest GTest::gtest_main)
+  if(NOT TARGET test_base)
+    message(FATAL_ERROR "tests/base comes first: the others reuse its precompiled headers")
+  elseif(name STREQUAL "base")
+    target_precompile_headers(test_base PRIVATE <gtest/gtest.h> <nlohmann/json.hpp>)
+  else()
+    target_precompile_headers(test_${name} REUSE_FROM test_base)
+  endif()
   add_test(NAME ${name} COMMAND test_${name} --gtest_brief=1)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
 endfunction()

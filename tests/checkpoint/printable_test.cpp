@@ -13,7 +13,9 @@ TEST(Printable, LeavesUsualNamesAlone) {
 
 TEST(Printable, CutsLongNamesAndMarksTheCut) {
   EXPECT_EQ(printable(std::string(120, 'x')), std::string(120, 'x'));
-  EXPECT_EQ(printable(std::string(121, 'x')), std::string(120, 'x') + "...");
+  std::string cut(120, 'x');
+  cut += "...";
+  EXPECT_EQ(printable(std::string(121, 'x')), cut);
 }
 
 TEST(Printable, ReplacesWhatATerminalWouldObey) {
