@@ -112,7 +112,7 @@ def cases():
     yield "template left out", {"post_processor": bos, **tokens}, ["", "hello", "<s>hello"]
     yield "byte level and template", {"post_processor": {"type": "Sequence", "processors": [byte_level(), bos]}, **tokens}, ["hello"], {"template": True}
     plain = ["<s>", "a<s>b</s>c<t>", "<s></s>", "<s><t>", "<ss>"]
-    yield "special tokens as text", added(("<s>", "special"), ("</s>", "special", "normalized"), ("<t>",), (">a",)), plain + ["<s>a"], {"as_text": True}
+    yield "special tokens as text", added(("<s>", "special"), ("</s>", "special", "normalized"), ("<t>", "special"), (">a", "special")), plain + ["<s>a"], {"as_text": True}
 
 
 def random_texts(count, rng):

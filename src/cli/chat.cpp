@@ -53,9 +53,7 @@ struct Answer {
 // Streams the answer to the conversation so far.
 Answer answer(LLM& llm, const std::vector<ChatMessage>& messages, const ChatCommandOptions& options,
               Interrupts& interrupts, Output& output) {
-  ChatOptions chat;
-  if (options.no_think) chat.enable_thinking = false;
-  const Prompt prompt(llm.chat_template().render(messages, chat));
+  const Prompt prompt(render_chat(llm.chat_template(), messages, options.chat));
   const RequestId id = llm.add_request(prompt, resolve(options.sampling, llm.generation_config()));
   Answer result;
   while (llm.has_unfinished()) {
@@ -70,11 +68,6 @@ Answer answer(LLM& llm, const std::vector<ChatMessage>& messages, const ChatComm
   return result;
 }
 
-std::vector<ChatMessage> opening(const ChatCommandOptions& options) {
-  if (options.system.empty()) return {};
-  return {{"system", options.system}};
-}
-
 constexpr const char* kHelp =
     "/reset  forget the conversation\n/exit   end (as Ctrl-D)\nCtrl-C  stop an answer\n";
 
@@ -83,7 +76,7 @@ void converse(LLM& llm, const ChatCommandOptions& options, Interrupts& interrupt
   if (terminal)
     output.write("Chat with " + options.engine.model.string() +
                  ". /reset forgets, /help helps, Ctrl-D ends.\n");
-  std::vector<ChatMessage> messages = opening(options);
+  std::vector<ChatMessage> messages;
   LineReader reader;
   for (std::string line;;) {
     if (terminal) output.write("> ");
@@ -101,7 +94,7 @@ void converse(LLM& llm, const ChatCommandOptions& options, Interrupts& interrupt
     if (line == "/help") {
       output.write(kHelp);
     } else if (line == "/reset") {
-      messages = opening(options);
+      messages.clear();
       output.write("(forgotten)\n");
     } else {
       messages.push_back({"user", line});
@@ -129,8 +122,7 @@ int run_chat(const ChatCommandOptions& options) {
     converse(llm, options, interrupts, output);
     return 0;
   }
-  std::vector<ChatMessage> messages = opening(options);
-  messages.push_back({"user", *options.prompt});
+  const std::vector<ChatMessage> messages{{"user", *options.prompt}};
   return answer(llm, messages, options, interrupts, output).interrupted ? kInterruptedExitCode : 0;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/chat_flags.h"
 #include "cli/sampling_flags.h"
 #include "llm/config.h"
 
@@ -16,8 +17,7 @@ struct ChatCommandOptions {
   EngineConfig engine;
   SamplingFlags sampling;
   std::optional<std::string> prompt;  // answer this and end; none: a conversation
-  std::string system;
-  bool no_think = false;
+  ChatFlags chat;
 };
 
 // The exit code. throws Error

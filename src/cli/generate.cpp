@@ -67,17 +67,9 @@ class Writer {
 // Text of a line as the model is to see it.
 Prompt make_prompt(const PromptLine& line, const GenerateOptions& options, const LLM& llm) {
   if (line.token_ids) return Prompt(*line.token_ids);
-  if (!options.chat && !line.messages) return Prompt(line.text);
-  std::vector<ChatMessage> messages;
-  const bool has_system = line.messages && line.messages->front().role == "system";
-  if (!options.system.empty() && !has_system) messages.push_back({"system", options.system});
-  if (line.messages)
-    messages.insert(messages.end(), line.messages->begin(), line.messages->end());
-  else
-    messages.push_back({"user", line.text});
-  ChatOptions chat;
-  if (options.no_think) chat.enable_thinking = false;
-  return Prompt(llm.chat_template().render(messages, chat));
+  if (!options.apply_chat_template && !line.messages) return Prompt(line.text);
+  const std::vector<ChatMessage> only{{"user", line.text}};
+  return Prompt(render_chat(llm.chat_template(), line.messages ? *line.messages : only, options.chat));
 }
 
 std::vector<PromptLine> all_prompts(const GenerateOptions& options) {
@@ -98,8 +90,8 @@ int run_generate(const GenerateOptions& options) {
   if (options.output != "-" && std::filesystem::equivalent(options.input, options.output, ignored))
     fail(ErrorKind::kConfig, options.output, ": is the input, want another file for the answers");
   LLM llm(options.engine);
-  if (options.chat) llm.chat_template();  // throws where there is none
-  Output output(options.output);          // what was there goes only once the model has loaded
+  if (options.apply_chat_template) llm.chat_template();  // throws where there is none
+  Output output(options.output);                         // what was there goes only once the model has loaded
 
   // What cannot become a request is answered with its error; the rest is generated together.
   Writer writer(output, options.format == "jsonl", lines.size());

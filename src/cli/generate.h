@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/chat_flags.h"
 #include "cli/sampling_flags.h"
 #include "llm/config.h"
 
@@ -22,9 +23,8 @@ struct GenerateOptions {
   std::string input_format = "auto";  // text, jsonl, or by the file's ending
   std::string output = "-";           // file of answers, "-" = standard output
   std::string format = "text";        // or "jsonl"
-  bool chat = false;                  // prompts are user messages: apply the chat template
-  bool no_think = false;              // with chat: enable_thinking = false
-  std::string system;                 // with chat: a system message first
+  bool apply_chat_template = false;   // prompts are user messages
+  ChatFlags chat;                     // for those, and for lines with messages
 };
 
 // The exit code: 0; 1 if some prompt had no answer; 130 after Ctrl-C. throws Error

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/chat.h"
 #include "cli/generate.h"
+#include "cli/tokenize.h"
 
 namespace nanovllm::cli {
 namespace {
@@ -59,6 +60,33 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
       ->group(group);
 }
 
+void add_chat_flags(CLI::App& app, ChatFlags& flags, const std::string& when) {
+  app.add_option("--system", flags.system, when + "system message");
+  app.add_flag("--no-think", flags.no_think, when + "answer without thinking first");
+  app.add_flag("--special-tokens-in-messages", flags.special_tokens_in_messages,
+               when +
+                   "a message's \"<|im_end|>\" is the token, not these letters: whoever writes messages can "
+                   "then write the other side's turns");
+}
+
+void add_tokenize_flags(CLI::App& app, TokenizeOptions& options) {
+  app.add_option("model", options.model, "folder with tokenizer.json")->required();
+  CLI::Option* text = app.add_option("text", options.text, "the text, or with --decode the token ids");
+  CLI::Option* input = app.add_option("--input", options.input, "file of the text (- is standard input)")
+                           ->capture_default_str();
+  CLI::Option* chat =
+      app.add_option("--chat", options.chat,
+                     "JSON file of messages, or of an object with messages, tools and whatever else "
+                     "the chat template knows");
+  CLI::Option* decode = app.add_flag("--decode", options.decode, "token ids to text");
+  app.add_flag("--count", options.count, "print only how many tokens it is");
+  app.add_flag("--verbose", options.verbose, "one token a line: id, text, bytes in hexadecimal");
+  app.add_flag("--no-special-tokens", options.no_special_tokens,
+               "add none around the text (BOS); with --decode, leave them out of the text");
+  text->excludes(input)->excludes(chat);
+  chat->excludes(input)->excludes(decode);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("nanovllm: a small, fast engine for Qwen-class language models");
   app.require_subcommand(1);
@@ -80,18 +108,21 @@ int run(int argc, char** argv) {
   generate_app.add_option("--format", generate.format, "text or jsonl")
       ->check(CLI::IsMember({"text", "jsonl"}))
       ->capture_default_str();
-  generate_app.add_flag("--chat", generate.chat, "prompts are user messages: apply the chat template");
-  generate_app.add_option("--system", generate.system, "with --chat: system message");
-  generate_app.add_flag("--no-think", generate.no_think, "with --chat: answer without thinking first");
+  generate_app.add_flag("--chat", generate.apply_chat_template,
+                        "prompts are user messages: apply the chat template");
+  add_chat_flags(generate_app, generate.chat, "with --chat: ");
   add_sampling_flags(generate_app, generate.sampling);
 
   ChatCommandOptions chat;
   CLI::App& chat_app = *app.add_subcommand("chat", "talk with a model");
   add_engine_flags(chat_app, chat.engine);
   chat_app.add_option("--prompt", chat.prompt, "answer this and end");
-  chat_app.add_option("--system", chat.system, "system message");
-  chat_app.add_flag("--no-think", chat.no_think, "answer without thinking first");
+  add_chat_flags(chat_app, chat.chat, "");
   add_sampling_flags(chat_app, chat.sampling);
+
+  TokenizeOptions tokenize;
+  CLI::App& tokenize_app = *app.add_subcommand("tokenize", "text to token ids and back");
+  add_tokenize_flags(tokenize_app, tokenize);
 
   try {
     app.parse(protected_arguments(argc, argv));
@@ -100,8 +131,10 @@ int run(int argc, char** argv) {
   }
   if (generate_app.parsed()) {
     for (std::string& prompt : generate.prompts) unprotect(prompt);
-    if (!generate.chat && generate.input.empty() && (generate.no_think || !generate.system.empty())) {
-      std::cerr << "nanovllm: generate: --system and --no-think want --chat\n";
+    const ChatFlags& flags = generate.chat;
+    if (!generate.apply_chat_template && generate.input.empty() &&
+        (flags.no_think || flags.special_tokens_in_messages || !flags.system.empty())) {
+      std::cerr << "nanovllm: generate: --system, --no-think and --special-tokens-in-messages want --chat\n";
       return kUsageError;
     }
     if (generate.prompts.empty() && generate.input.empty()) {
@@ -109,6 +142,10 @@ int run(int argc, char** argv) {
       return kUsageError;
     }
     return run_generate(generate);
+  }
+  if (tokenize_app.parsed()) {
+    if (tokenize.text) unprotect(*tokenize.text);
+    return run_tokenize(tokenize);
   }
   if (chat.prompt) unprotect(*chat.prompt);
   return run_chat(chat);

@@ -104,7 +104,8 @@ PromptLine parse_object(const std::string& text) {
   return prompt;
 }
 
-// A file, a pipe, or with "-" standard input.
+}  // namespace
+
 std::string read_text(const std::filesystem::path& path) {
   if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
   std::error_code ignored;
@@ -112,8 +113,6 @@ std::string read_text(const std::filesystem::path& path) {
   std::ifstream pipe(path, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(pipe), {});
 }
-
-}  // namespace
 
 PromptLine parse_prompt_line(const std::string& text, const std::string& where) {
   try {

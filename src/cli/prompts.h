@@ -28,4 +28,7 @@ struct PromptLine {
 std::vector<PromptLine> read_prompts(const std::filesystem::path& path, const std::string& format = "auto");
 PromptLine parse_prompt_line(const std::string& json, const std::string& where);
 
+// All of a file, a pipe, or with "-" of standard input. throws Error(kDevice)
+std::string read_text(const std::filesystem::path& path);
+
 }  // namespace nanovllm::cli

@@ -90,7 +90,7 @@ RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
   } else {
     if (!tokenizer_)
       fail(ErrorKind::kRequest, model_name_, ": has no tokenizer.json, want token ids as prompt");
-    sequence->token_ids = tokenizer_->encode(prompt.text, SpecialTokens::kParse, TemplateTokens::kAdd);
+    sequence->token_ids = tokenizer_->encode_prompt(prompt.text, prompt.template_tokens);
   }
   for (const TokenId id : sequence->token_ids)
     if (id < 0 || id >= model_config_.vocab_size)

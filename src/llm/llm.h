@@ -29,13 +29,19 @@
 
 namespace nanovllm {
 
-// Text, or token ids that somebody else has made. Text may hold special tokens, as in Hugging Face's
-// tokenizer(text).
+// What to continue: a text, a chat, or token ids that somebody else has made.
 struct Prompt {
-  explicit Prompt(std::string prompt_text) : text(std::move(prompt_text)) {}
+  // A text may hold special tokens, and gets those that tokenizer.json puts around a text (Llama's BOS), as
+  // with Hugging Face's tokenizer(text).
+  explicit Prompt(const char* raw) : Prompt(std::string(raw)) {}
+  explicit Prompt(std::string raw)
+      : text(std::move(raw), Origin::kTemplate), template_tokens(TemplateTokens::kAdd) {}
+  // A chat has all its special tokens from the template; those that a message spells are plain text.
+  explicit Prompt(PromptText rendered) : text(std::move(rendered)) {}
   explicit Prompt(std::vector<TokenId> ids) : token_ids(std::move(ids)) {}
 
-  std::string text;
+  PromptText text;
+  TemplateTokens template_tokens = TemplateTokens::kOmit;
   std::optional<std::vector<TokenId>> token_ids;
 };
 

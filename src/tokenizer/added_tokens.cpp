@@ -80,11 +80,15 @@ size_t skip_space_forward(std::string_view text, size_t begin) {
 AddedTokenFinder::AddedTokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::sort(tokens_.begin(), tokens_.end(),
             [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
-  for (const AddedToken& token : tokens_) starts_[static_cast<unsigned char>(token.content.at(0))] = true;
+  for (const AddedToken& token : tokens_) {
+    starts_[static_cast<unsigned char>(token.content.at(0))] = true;
+    is_blank_.push_back(skip_space_forward(token.content, 0) == token.content.size());
+  }
 }
 
-// Narrows the sorted tokens byte by byte to those that begin as the text does.
-const AddedToken* AddedTokenFinder::longest_at(std::string_view text) const {
+// Narrows the sorted tokens byte by byte to those that begin as the text does. trusted: the bytes until a
+// message's begin.
+const AddedToken* AddedTokenFinder::longest_at(std::string_view text, size_t trusted) const {
   const AddedToken* longest = nullptr;
   auto first = tokens_.begin(), last = tokens_.end();
   for (size_t depth = 0; depth < text.size() && first != last; ++depth) {
@@ -94,20 +98,26 @@ const AddedToken* AddedTokenFinder::longest_at(std::string_view text) const {
     };
     first = std::partition_point(first, last, [&](const AddedToken& token) { return byte_at(token) < byte; });
     last = std::partition_point(first, last, [&](const AddedToken& token) { return byte_at(token) <= byte; });
-    if (first != last && first->content.size() == depth + 1) longest = &*first;
+    if (first != last && first->content.size() == depth + 1 &&
+        (depth < trusted || is_blank_[size_t(first - tokens_.begin())]))
+      longest = &*first;
   }
   return longest;
 }
 
-std::vector<TextPart> AddedTokenFinder::split(std::string_view text, SpecialTokens special) const {
+std::vector<TextPart> AddedTokenFinder::split(std::string_view text,
+                                              std::span<const ByteRange> message_ranges) const {
   std::vector<TextPart> parts;
   size_t covered = 0;
+  auto message = message_ranges.begin();  // the first that does not end before `at`
   for (size_t at = 0; at < text.size();) {
     if (!starts_[static_cast<unsigned char>(text[at])]) {
       ++at;
       continue;
     }
-    const AddedToken* token = longest_at(text.substr(at));
+    while (message != message_ranges.end() && message->end <= at) ++message;
+    const size_t trusted_end = message == message_ranges.end() ? text.size() : message->begin;
+    const AddedToken* token = longest_at(text.substr(at), trusted_end > at ? trusted_end - at : 0);
     if (!token) {
       ++at;
       continue;
@@ -116,7 +126,6 @@ std::vector<TextPart> AddedTokenFinder::split(std::string_view text, SpecialToke
     // Hugging Face.
     size_t begin = at, end = at + token->content.size();
     at = end;
-    if (special == SpecialTokens::kAsText && token->special) continue;
     if (token->single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end))))
       continue;
     if (token->lstrip) begin = std::max(skip_space_backward(text, begin), covered);

@@ -3,17 +3,15 @@
 // begin at one place.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/token.h"
+#include "tokenizer/prompt_text.h"
 
 namespace nanovllm {
-
-// kParse: added tokens in the text become their ids. kAsText: the *special* ones among them stay plain text,
-// so that a user's message cannot forge a turn.
-enum class SpecialTokens { kParse, kAsText };
 
 struct AddedToken {
   TokenId id = -1;
@@ -36,13 +34,18 @@ class AddedTokenFinder {
  public:
   explicit AddedTokenFinder(std::vector<AddedToken> tokens);
 
-  // The whole text in order. text is valid UTF-8.
-  std::vector<TextPart> split(std::string_view text, SpecialTokens special) const;
+  // The whole text in order. text is valid UTF-8. In a message's bytes no token is found, nor one that reaches
+  // into them, so that a user cannot forge a turn: neither special tokens nor others that a template writes
+  // ("<tool_response>", "<think>"). Only tokens of white space are, which are vocabulary and nothing else.
+  std::vector<TextPart> split(std::string_view text, std::span<const ByteRange> message_ranges = {}) const;
+
+  bool empty() const { return tokens_.empty(); }
 
  private:
-  const AddedToken* longest_at(std::string_view text) const;
+  const AddedToken* longest_at(std::string_view text, size_t trusted) const;
 
   std::vector<AddedToken> tokens_;  // by content
+  std::vector<bool> is_blank_;      // of tokens_
   bool starts_[256] = {};           // first bytes of the tokens
 };
 

@@ -72,11 +72,12 @@ std::optional<ChatTemplate> ChatTemplate::load(const std::filesystem::path& mode
     return std::nullopt;
   }
   for (const char* name : {"bos_token", "eos_token"})
-    if (const Value* token = token_of(config, name)) loaded->defaults_.set(name, *token);
+    if (const Value* token = token_of(config, name))
+      loaded->defaults_.set(name, Value::string({token->text(), Origin::kTemplate}));
   return loaded;
 }
 
-std::string ChatTemplate::render(const Value& variables, std::time_t now) const {
+PromptText ChatTemplate::render(const Value& variables, std::time_t now) const {
   if (!variables.is_dict())
     fail(ErrorKind::kRequest, "the variables of a chat template are ", type_name(variables), ", want a dict");
   Dict all = defaults_;
@@ -90,12 +91,12 @@ std::string ChatTemplate::render(const Value& variables, std::time_t now) const 
   }
 }
 
-std::string ChatTemplate::render(std::span<const ChatMessage> messages, const ChatOptions& options) const {
+PromptText ChatTemplate::render(std::span<const ChatMessage> messages, const ChatOptions& options) const {
   std::vector<Value> list;
   for (const ChatMessage& message : messages) {
     Dict dict;
-    dict.set("role", Value::string(message.role));
-    dict.set("content", Value::string(message.content));
+    dict.set("role", Value::string({message.role, Origin::kMessage}));
+    dict.set("content", Value::string({message.content, Origin::kMessage}));
     list.push_back(Value::dict(std::move(dict)));
   }
   Dict variables;

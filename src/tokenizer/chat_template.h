@@ -15,6 +15,7 @@
 
 #include "tokenizer/jinja_json.h"
 #include "tokenizer/jinja_value.h"
+#include "tokenizer/prompt_text.h"
 
 namespace nanovllm {
 
@@ -46,8 +47,10 @@ class ChatTemplate {
   // variables: a dict with messages, add_generation_prompt, tools ... tools and documents are none when
   // absent. now: what strftime_now() prints. throws Error(kRequest) "name:line:column: ...": raise_exception,
   // wrong types, or more than a render may cost
-  std::string render(const jinja::Value& variables, std::time_t now = std::time(nullptr)) const;
-  std::string render(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;
+  // The result knows which bytes came from the variables and which from the template (and its bos_token and
+  // eos_token).
+  PromptText render(const jinja::Value& variables, std::time_t now = std::time(nullptr)) const;
+  PromptText render(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;
 
  private:
   std::shared_ptr<const jinja::Template> template_;  // shared by copies; immutable

@@ -106,7 +106,7 @@ struct Statement {
 
   Kind kind;
   size_t offset;
-  std::string text = {};
+  Text text = {};
   std::string name = {};
   ExpressionPtr target = {};
   std::vector<ExpressionPtr> targets = {};

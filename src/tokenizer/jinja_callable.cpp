@@ -39,12 +39,12 @@ int64_t Bound::integer(size_t i, int64_t fallback) const {
   return value.as_integer();
 }
 
-const std::string& Bound::string(size_t i) const {
+const Text& Bound::text(size_t i) const {
   const Value& value = values_[i];
   if (value.is_undefined()) refuse(value.why());
   if (!value.is_string())
     refuse("argument ", i + 1, " of ", callee_, " is ", type_name(value), ", want a text");
-  return value.text();
+  return value.prompt_text();
 }
 
 Value make_generator(std::vector<Value> values) {

@@ -74,7 +74,8 @@ class Bound {
   bool truth(size_t i, bool fallback) const;
   int64_t integer(size_t i, int64_t fallback) const;
   // A string; refuses anything else.
-  const std::string& string(size_t i) const;
+  const std::string& string(size_t i) const { return text(i).str(); }
+  const Text& text(size_t i) const;
 
  private:
   std::string callee_;
@@ -99,7 +100,7 @@ struct Function : Object {
     depth = holds;
   }
   std::string type_name() const override { return "function"; }
-  std::string repr() const override { return "<function " + name + ">"; }
+  Text repr() const override { return {"<function " + name + ">", Origin::kTemplate}; }
   bool is_callable() const override { return true; }
 
   std::string name;
@@ -125,15 +126,16 @@ struct Iterator : Object {
     kView,       // of a dict: has a length, no items by index
     kRange,      // has a length and items by index
   };
-  Iterator(Form form, std::string type, std::string text, std::vector<Value> values)
+  Iterator(Form form, std::string type, Text text, std::vector<Value> values)
       : form(form), type(std::move(type)), text(std::move(text)), values(std::move(values)) {
     depth = 1 + deepest(this->values);
   }
   std::string type_name() const override { return type; }
-  std::string repr() const override { return text.empty() ? Object::repr() : text; }
+  Text repr() const override { return text.empty() ? Object::repr() : text; }
 
   Form form;
-  std::string type, text;
+  std::string type;
+  Text text;  // what it prints as; empty: as its kind does
   std::vector<Value> values;
   size_t next = 0;  // of a generator: the values before are gone
 };

@@ -157,10 +157,10 @@ Value Interpreter::eval_test(const Expression& e) {
 }
 
 Value Interpreter::eval_concat(const Expression& e) {
-  std::string text;
+  Text text;
   for (const ExpressionPtr& part : e.parts) {
     const Value value = eval(*part);
-    std::string piece = to_str(budget, value);
+    Text piece = to_str(budget, value);
     if (autoescape && !value.is_markup()) piece = escape_html(piece);
     text += piece;
   }

@@ -26,15 +26,16 @@ struct Specification {
 class PercentFormat {
  public:
   PercentFormat(Budget& budget, const Value& format, const Value& arguments)
-      : budget_(budget), markup_(format.is_markup()), text_(format.text()), arguments_(arguments) {}
+      : budget_(budget), format_(format), text_(format.text()), arguments_(arguments) {}
 
-  std::string run() {
+  Text run() {
     while (at_ < text_.size()) {
-      const char c = text_[at_++];
-      if (c != '%')
-        out_ += c;
-      else
-        read_specification();
+      const size_t plain = std::min(text_.find('%', at_), text_.size()) - at_;
+      out_.append_part(format_.prompt_text(), text_.substr(at_, plain));
+      at_ += plain;
+      if (at_ == text_.size()) break;
+      ++at_;
+      read_specification();
     }
     const bool all_used = !arguments_.is(Kind::kTuple)
                               ? used_ > 0 || arguments_.is_dict() || arguments_.is(Kind::kList)
@@ -100,7 +101,7 @@ class PercentFormat {
     spec.letter = peek();
     ++at_;
     if (spec.letter == '%') {
-      out_ += '%';
+      out_.append_part(format_.prompt_text(), text_.substr(at_ - 1, 1));
       return;
     }
     if (!has_value) value = next_value();
@@ -108,52 +109,55 @@ class PercentFormat {
   }
 
   void write(const Specification& spec, const Value& value) {
-    std::string text;
-    bool number = false;
     switch (spec.letter) {
       case 's':
       case 'r':
       case 'a':
-        text = spec.letter == 's' ? to_str(budget_, value) : to_repr(budget_, value);
-        if (spec.precision >= 0)
-          text = get_slice(budget_, Value::string(text), Value::none(), Value::integer(spec.precision),
-                           Value::none())
-                     .text();
-        if (markup_ && !value.is_markup()) text = escape_html(text);
-        break;
+        return write_text(spec, value);
       case 'c':
-        text = value.is_string() ? value.text() : "";
-        if (count_characters(text) != 1)
+        if (!value.is_string() || count_characters(value.text()) != 1)
           refuse("%c of a value of type ", type_name(value), ", want one character");
-        break;
+        return pad(spec, value.prompt_text());
       case 'd':
       case 'i':
       case 'u':
       case 'x':
       case 'X':
       case 'o':
-        text = integer(spec, value);
-        number = true;
-        break;
+        return write_number(spec, integer(spec, value));
       case 'e':
       case 'E':
       case 'f':
       case 'F':
       case 'g':
       case 'G':
-        text = real(spec, value);
-        number = true;
-        break;
+        return write_number(spec, real(spec, value));
       default:
         refuse("the % format has no letter '", std::string_view(&spec.letter, spec.letter != 0), "'");
     }
-    if (number && text[0] != '-' && (spec.plus || spec.blank)) text.insert(0, 1, spec.plus ? '+' : ' ');
-    if (number && spec.zero && !spec.left) {
-      const std::string sign(text.substr(0, text.find_first_not_of("+- ")));
-      out_ += sign + pad_text(budget_, text.substr(sign.size()), spec.width - int64_t(sign.size()), 'l', "0");
-    } else {
-      out_ += pad_text(budget_, text, spec.width, spec.left ? 'r' : 'l');
+  }
+
+  void pad(const Specification& spec, const Text& text) {
+    out_ += pad_text(budget_, text, spec.width, spec.left ? 'r' : 'l');
+  }
+
+  void write_text(const Specification& spec, const Value& value) {
+    Text text = spec.letter == 's' ? to_str(budget_, value) : to_repr(budget_, value);
+    if (spec.precision >= 0) {
+      const Value whole = Value::string(text);
+      text = get_slice(budget_, whole, Value::none(), Value::integer(spec.precision), Value::none())
+                 .prompt_text();
     }
+    pad(spec, format_.is_markup() && !value.is_markup() ? escape_html(text) : text);
+  }
+
+  void write_number(const Specification& spec, std::string text) {
+    if (text[0] != '-' && (spec.plus || spec.blank)) text.insert(0, 1, spec.plus ? '+' : ' ');
+    if (!spec.zero || spec.left) return pad(spec, Text(text, Origin::kTemplate));
+    const size_t sign = std::min(text.find_first_not_of("+- "), text.size());
+    out_.append(text.substr(0, sign), Origin::kTemplate);
+    out_ +=
+        pad_text(budget_, Text(text.substr(sign), Origin::kTemplate), spec.width - int64_t(sign), 'l', "0");
   }
 
   std::string integer(const Specification& spec, const Value& value) {
@@ -197,35 +201,36 @@ class PercentFormat {
   }
 
   Budget& budget_;
-  bool markup_;
+  const Value& format_;
   std::string_view text_;
   const Value& arguments_;
   size_t at_ = 0, used_ = 0;
   bool named_ = false;
-  std::string out_;
+  Text out_;
 };
 
 }  // namespace
 
-std::string format_percent(Budget& budget, const Value& format, const Value& arguments) {
+Text format_percent(Budget& budget, const Value& format, const Value& arguments) {
   budget.bytes(format.text().size());
   return PercentFormat(budget, format, arguments).run();
 }
 
-std::string format_braces(Budget& budget, std::string_view format, const Arguments& arguments) {
+Text format_braces(Budget& budget, const Text& text, const Arguments& arguments) {
+  const std::string_view format = text.str();
   budget.bytes(format.size());
-  std::string out;
+  Text out;
   size_t next = 0;
   for (size_t i = 0; i < format.size(); ++i) {
     const char c = format[i];
     if ((c == '{' || c == '}') && i + 1 < format.size() && format[i + 1] == c) {
-      out += c;
+      out.append_part(text, format.substr(i, 1));
       ++i;
       continue;
     }
     if (c == '}') refuse("format(): a single } in the text");
     if (c != '{') {
-      out += c;
+      out.append_part(text, format.substr(i, 1));
       continue;
     }
     const size_t end = format.find('}', i);

@@ -14,7 +14,7 @@ constexpr int64_t kMaxRange = 100'000;  // of Jinja's sandbox
 
 Value raise_exception(Machine& machine, const Arguments& a) {
   const Bound bound("raise_exception()", a, {"message"}, 1);
-  refuse(to_str(machine.budget, bound[0]));
+  refuse(to_str(machine.budget, bound[0]).str());
 }
 
 // C's strftime in local time; English names whatever the locale of the program.
@@ -29,7 +29,7 @@ Value strftime_now(Machine& machine, const Arguments& a) {
   freelocale(english);
   if (length == 0)
     refuse("strftime_now() makes more than ", sizeof text - 2, " bytes: give a shorter format");
-  return Value::string(std::string(text, length - 1));
+  return Value::string({std::string(text, length - 1), bound.text(0).worst_origin()});
 }
 
 Value range(Machine& machine, const Arguments& a) {
@@ -47,7 +47,8 @@ Value range(Machine& machine, const Arguments& a) {
   for (Wide i = 0; i < count; ++i) values.push_back(Value::integer(int64_t(begin + i * step)));
   std::string text = "range(" + std::to_string(begin) + ", " + std::to_string(end);
   if (step != 1) text += ", " + std::to_string(step);
-  return Value::object(std::make_shared<Iterator>(Iterator::kRange, "range", text + ")", std::move(values)));
+  return Value::object(std::make_shared<Iterator>(Iterator::kRange, "range",
+                                                  Text(text + ")", Origin::kTemplate), std::move(values)));
 }
 
 // What dict() and namespace() take: a dict or a list of pairs, then names.
@@ -72,7 +73,8 @@ Dict make_dict(Machine& machine, std::string_view callee, const Arguments& a) {
       }
     }
   }
-  for (const auto& [name, value] : a.named) set(Value::string(name), value);
+  for (const auto& [name, value] : a.named)
+    set(Value::string({name, Origin::kMessage}), value);  // see Dict::set
   return dict;
 }
 

@@ -62,8 +62,8 @@ Scope* Interpreter::keep_scope() {
   return scope_;
 }
 
-std::string Interpreter::run() {
-  std::string out;
+Text Interpreter::run() {
+  Text out;
   out_ = &out;
   const Inner top(*this, nullptr);
   top_ = scope_;
@@ -80,8 +80,8 @@ Value Interpreter::make_namespace(Dict items) {
 
 template <class F>
 Value Interpreter::capture(F&& f) {
-  std::string text;
-  std::string* outer = std::exchange(out_, &text);
+  Text text;
+  Text* outer = std::exchange(out_, &text);
   try {
     f();
   } catch (...) {
@@ -92,7 +92,7 @@ Value Interpreter::capture(F&& f) {
   return autoescape ? Value::markup(std::move(text)) : Value::string(std::move(text));
 }
 
-void Interpreter::write(std::string_view text) {
+void Interpreter::write(const Text& text) {
   budget.bytes(text.size());
   if (out_->size() + text.size() > Budget::kMaxOutput)
     refuse("the text grows beyond ", Budget::kMaxOutput >> 20, " MiB");
@@ -100,8 +100,8 @@ void Interpreter::write(std::string_view text) {
 }
 
 void Interpreter::print(const Value& value) {
-  if (value.is_string() && (!autoescape || value.is_markup())) return write(value.text());
-  const std::string text = to_str(budget, value);
+  if (value.is_string() && (!autoescape || value.is_markup())) return write(value.prompt_text());
+  const Text text = to_str(budget, value);
   write(autoescape ? escape_html(text) : text);
 }
 

@@ -35,7 +35,7 @@ class Interpreter : public Machine {
   Interpreter(const Template& parsed, const Value& variables, std::time_t now);
 
   // throws Failure; then offset() says where in the source.
-  std::string run();
+  Text run();
   size_t offset() const { return offset_; }
 
   Value call(const Value& callee, const Arguments& arguments) override;
@@ -77,7 +77,7 @@ class Interpreter : public Machine {
   void define_macro(const Statement& s);
   std::vector<Value> passing(const Statement& s, std::vector<Value> items, Scope* parent);
   void print(const Value& value);
-  void write(std::string_view text);
+  void write(const Text& text);
   void assign(const Expression& target, const Value& value);
   // What f writes, as a value.
   template <class F>
@@ -107,7 +107,7 @@ class Interpreter : public Machine {
   std::deque<Namespace> namespaces_;
   Scope* top_ = nullptr;
   Scope* scope_ = nullptr;
-  std::string* out_ = nullptr;
+  Text* out_ = nullptr;
   int level_ = 0;
   size_t offset_ = 0;
 };

@@ -22,7 +22,7 @@ class Builder : public nlohmann::json_sax<Json> {
   bool number_float(number_float_t value, const string_t& text) override {
     return put(text.find_first_of(".eE") == text.npos ? integer_from_decimal(text) : Value::real(value));
   }
-  bool string(string_t& text) override { return put(Value::string(std::move(text))); }
+  bool string(string_t& text) override { return put(Value::string({std::move(text), Origin::kMessage})); }
   bool binary(binary_t&) override { return false; }
   bool start_object(size_t) override { return open(true); }
   bool start_array(size_t) override { return open(false); }

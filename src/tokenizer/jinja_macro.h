@@ -11,10 +11,10 @@ struct Interpreter::Macro : Object {
   Macro(const Statement& definition, std::string name, Scope* scope)
       : definition(definition), name(std::move(name)), scope(scope) {}
   std::string type_name() const override { return "Macro"; }
-  std::string repr() const override { return "<Macro '" + name + "'>"; }
+  Text repr() const override { return {"<Macro '" + name + "'>", Origin::kTemplate}; }
   bool is_callable() const override { return true; }
   Value attribute(const std::string& attribute, const Value&) const override {
-    return attribute == "name" ? Value::string(name) : Value();
+    return attribute == "name" ? Value::string({name, Origin::kTemplate}) : Value();
   }
 
   const Statement& definition;
@@ -29,8 +29,9 @@ struct Interpreter::Loop : Object {
   }
   std::string type_name() const override { return "LoopContext"; }
   bool is_callable() const override { return true; }
-  std::string repr() const override {
-    return "<LoopContext " + std::to_string(index + 1) + "/" + std::to_string(items.size()) + ">";
+  Text repr() const override {
+    return {"<LoopContext " + std::to_string(index + 1) + "/" + std::to_string(items.size()) + ">",
+            Origin::kTemplate};
   }
   Value attribute(const std::string& attribute, const Value& self) const override;
 

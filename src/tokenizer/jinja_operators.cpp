@@ -102,9 +102,11 @@ Value float_arithmetic(Operator op, double a, double b) {
 
 Value add_text(Budget& budget, const Value& a, const Value& b) {
   budget.bytes(a.text().size() + b.text().size());
-  if (a.is_markup() == b.is_markup()) return text_like(a, a.text() + b.text());
-  const std::string left = a.is_markup() ? a.text() : escape_html(a.text());
-  return Value::markup(left + (b.is_markup() ? b.text() : escape_html(b.text())));
+  const bool mixed = a.is_markup() != b.is_markup();
+  Text text;
+  for (const Value* part : {&a, &b})
+    text += mixed && !part->is_markup() ? escape_html(part->prompt_text()) : part->prompt_text();
+  return mixed ? Value::markup(std::move(text)) : text_like(a, std::move(text));
 }
 
 Value add_items(Budget& budget, const Value& a, const Value& b) {
@@ -121,8 +123,8 @@ Value repeat(Budget& budget, const Value& row, const Value& count) {
   if (times > Budget::kMaxBytes / std::max<size_t>(size, 1)) budget.bytes(Budget::kMaxBytes + 1);  // refuses
   if (row.is_string()) {
     budget.bytes(size * times);
-    std::string text;
-    for (size_t i = 0; i < times; ++i) text += row.text();
+    Text text;
+    for (size_t i = 0; i < times; ++i) text += row.prompt_text();
     return text_like(row, std::move(text));
   }
   budget.items(size * times);
@@ -152,8 +154,12 @@ int order(Budget& budget, const Value& a, const Value& b, Operator op) {
 
 }  // namespace
 
-Value text_like(const Value& like, std::string text) {
+Value text_like(const Value& like, Text text) {
   return like.is_markup() ? Value::markup(std::move(text)) : Value::string(std::move(text));
+}
+
+Value part_of(const Value& whole, std::string_view part) {
+  return text_like(whole, whole.prompt_text().part(part));
 }
 
 bool is_true(const Value& value) {

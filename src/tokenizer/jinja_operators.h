@@ -41,11 +41,13 @@ Value get_slice(Budget& budget, const Value& value, const Value& begin, const Va
 Value get_method(const Value& self, const std::string& name);
 
 // text % arguments
-std::string format_percent(Budget& budget, const Value& format, const Value& arguments);
+Text format_percent(Budget& budget, const Value& format, const Value& arguments);
 // text.format(arguments)
-std::string format_braces(Budget& budget, std::string_view format, const Arguments& arguments);
+Text format_braces(Budget& budget, const Text& format, const Arguments& arguments);
 
 // Text of the same kind as `like`: markup stays markup.
-Value text_like(const Value& like, std::string text);
+Value text_like(const Value& like, Text text);
+// A part of a text, of the same kind. part: a view into whole.text().
+Value part_of(const Value& whole, std::string_view part);
 
 }  // namespace nanovllm::jinja

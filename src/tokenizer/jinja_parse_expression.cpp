@@ -145,7 +145,7 @@ ExpressionPtr Parser::parse_primary() {
   if (token().kind == Token::kString) {
     std::string text;
     for (; token().kind == Token::kString; ++at_) text += token().text;
-    e.value = Value::string(std::move(text));
+    e.value = Value::string({std::move(text), Origin::kTemplate});
     return make(std::move(e));
   }
   if (token().kind == Token::kNumber) {

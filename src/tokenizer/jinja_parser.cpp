@@ -57,7 +57,7 @@ Body Parser::parse_body(Names ends) {
     const size_t offset = token().offset;
     switch (token().kind) {
       case Token::kText:
-        body.push_back({.kind = S::kText, .offset = offset, .text = token().text});
+        body.push_back({.kind = S::kText, .offset = offset, .text = {token().text, Origin::kTemplate}});
         ++at_;
         break;
       case Token::kPrintBegin: {

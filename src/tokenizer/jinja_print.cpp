@@ -15,7 +15,7 @@ constexpr int kMaxReprDepth = 2 * kMaxValueDepth;
 class Printer {
  public:
   explicit Printer(Budget& budget) : budget_(budget) {}
-  std::string out;
+  Text out;
 
   void repr(const Value& value) {
     budget_.step();
@@ -26,12 +26,12 @@ class Printer {
     if (const Namespace* ns = value.as<Namespace>()) {
       out += "<Namespace ";
       repr_dict(ns->items);
-      out += '>';
+      out += ">";
       return;
     }
     if (const Iterator* row = value.as<Iterator>();
         row && row->form == Iterator::kView && row->text.empty()) {
-      out += row->type + "([";
+      out.append(row->type + "([", Origin::kTemplate);
       for (size_t i = 0; i < row->values.size(); ++i) {
         if (i > 0) out += ", ";
         repr(row->values[i]);
@@ -55,10 +55,10 @@ class Printer {
         out += value.as_bool() ? "True" : "False";
         break;
       case Kind::kInteger:
-        out += integer_text(value);
+        out.append(integer_text(value), Origin::kTemplate);
         break;
       case Kind::kFloat:
-        out += float_text(value.as_float());
+        out.append(float_text(value.as_float()), Origin::kTemplate);
         break;
       default:
         out += value.as_object().repr();
@@ -79,18 +79,18 @@ class Printer {
     const Level level(*this);
     const bool tuple = value.is(Kind::kTuple);
     const std::vector<Value>& items = value.items();
-    out += tuple ? '(' : '[';
+    out += tuple ? "(" : "[";
     for (size_t i = 0; i < items.size(); ++i) {
       if (i > 0) out += ", ";
       repr(items[i]);
     }
-    if (tuple && items.size() == 1) out += ',';
-    out += tuple ? ')' : ']';
+    if (tuple && items.size() == 1) out += ",";
+    out += tuple ? ")" : "]";
   }
 
   void repr_dict(const Dict& dict) {
     const Level level(*this);
-    out += '{';
+    out += "{";
     bool first = true;
     for (const auto& [key, value] : dict.items()) {
       if (!std::exchange(first, false)) out += ", ";
@@ -98,7 +98,7 @@ class Printer {
       out += ": ";
       repr(value);
     }
-    out += '}';
+    out += "}";
   }
 
   void repr_string(const Value& value) {
@@ -106,28 +106,29 @@ class Printer {
     budget_.bytes(text.size());
     if (value.is_markup()) out += "Markup(";
     const char quote = text.find('\'') != text.npos && text.find('"') == text.npos ? '"' : '\'';
-    out += quote;
+    out.append(quote, Origin::kTemplate);
     for (std::string_view rest = text; !rest.empty();) {
       const Utf8Head head = utf8_head(rest);
-      repr_character(head.code_point, rest.substr(0, size_t(head.length)), quote);
+      const Origin origin = value.prompt_text().origin_at(text.size() - rest.size());
+      repr_character(head.code_point, rest.substr(0, size_t(head.length)), quote, origin);
       rest.remove_prefix(size_t(head.length));
     }
-    out += quote;
-    if (value.is_markup()) out += ')';
+    out.append(quote, Origin::kTemplate);
+    if (value.is_markup()) out += ")";
   }
 
-  void repr_character(char32_t c, std::string_view bytes, char quote) {
-    if (c == char32_t(quote) || c == '\\') out += '\\';
+  void repr_character(char32_t c, std::string_view bytes, char quote, Origin origin) {
+    if (c == char32_t(quote) || c == '\\') out.append('\\', origin);
     if (c == '\n')
-      out += "\\n";
+      out.append("\\n", origin);
     else if (c == '\t')
-      out += "\\t";
+      out.append("\\t", origin);
     else if (c == '\r')
-      out += "\\r";
+      out.append("\\r", origin);
     else if (c >= ' ' && c < 0x7F)
-      out += char(c);
+      out.append(char(c), origin);
     else if (is_printable(c))
-      out += bytes;
+      out.append(bytes, origin);
     else {
       char escape[12];
       std::snprintf(escape, sizeof escape,
@@ -135,7 +136,7 @@ class Printer {
                     : c < 0x10000 ? "\\u%04x"
                                   : "\\U%08x",
                     unsigned(c));
-      out += escape;
+      out.append(escape, origin);
     }
   }
 
@@ -145,18 +146,18 @@ class Printer {
 
 }  // namespace
 
-std::string to_str(Budget& budget, const Value& value) {
+Text to_str(Budget& budget, const Value& value) {
   if (value.is_undefined()) return {};
   if (value.is_string()) {
     budget.bytes(value.text().size());
-    return value.text();
+    return value.prompt_text();
   }
   Printer printer(budget);
   printer.repr(value);
   return std::move(printer.out);
 }
 
-std::string to_repr(Budget& budget, const Value& value) {
+Text to_repr(Budget& budget, const Value& value) {
   Printer printer(budget);
   printer.repr(value);
   return std::move(printer.out);

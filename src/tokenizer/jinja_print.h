@@ -8,17 +8,17 @@
 
 namespace nanovllm::jinja {
 
-std::string to_str(Budget& budget, const Value& value);
-std::string to_repr(Budget& budget, const Value& value);
+Text to_str(Budget& budget, const Value& value);
+Text to_repr(Budget& budget, const Value& value);
 
 struct JsonFormat {
   bool ensure_ascii = false;  // non-ASCII text as \uXXXX
   bool sort_keys = false;
   bool on_lines = false;  // every item on its own line, behind `indent` for each level
-  std::string indent;
-  std::string item_separator = ", ", key_separator = ": ";
+  Text indent;
+  Text item_separator = ", ", key_separator = ": ";
 };
 // Refuses what is not JSON: undefined values, generators, namespaces ...
-std::string to_json(Budget& budget, const Value& value, const JsonFormat& format);
+Text to_json(Budget& budget, const Value& value, const JsonFormat& format);
 
 }  // namespace nanovllm::jinja

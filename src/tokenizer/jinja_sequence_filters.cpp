@@ -46,14 +46,14 @@ Value random(Machine& machine, const Value& input, const Arguments& a) { return 
 
 Value join(Machine& machine, const Value& input, const Arguments& a) {
   const Bound bound("join", a, {"d", "attribute"});
-  const std::string between = bound.has(0) ? to_str(machine.budget, bound[0]) : "";
+  const Text between = bound.has(0) ? to_str(machine.budget, bound[0]) : "";
   const bool by_attribute = bound.has(1) && !bound[1].is_none();
   const AttributePath path(by_attribute ? bound[1] : Value::string(""));
-  std::string text;
+  Text text;
   bool is_first = true;
   for (const Value& item : iterate(machine.budget, input)) {
     if (!std::exchange(is_first, false)) text += between;
-    const std::string piece = to_str(machine.budget, by_attribute ? path.of(machine.budget, item) : item);
+    const Text piece = to_str(machine.budget, by_attribute ? path.of(machine.budget, item) : item);
     machine.budget.bytes(piece.size() + between.size());
     text += piece;
   }
@@ -98,7 +98,7 @@ std::vector<Keyed> keyed(Machine& machine, const Value& input, const Value& attr
     std::string_view rest = attribute.text();
     for (;;) {
       const size_t comma = rest.find(',');
-      paths.emplace_back(Value::string(std::string(rest.substr(0, comma))));
+      paths.emplace_back(Value::string(attribute.prompt_text().part(rest.substr(0, comma))));
       if (comma == rest.npos) break;
       rest.remove_prefix(comma + 1);
     }
@@ -264,7 +264,8 @@ AttributePath::AttributePath(const Value& attribute) {
     const std::string part(rest.substr(0, dot));
     const bool number =
         part.size() < 10 && !part.empty() && part.find_first_not_of("0123456789") == part.npos;
-    keys_.push_back(number ? Value::integer(std::stoll(part)) : Value::string(part));
+    keys_.push_back(number ? Value::integer(std::stoll(part))
+                           : Value::string({part, attribute.prompt_text().worst_origin()}));
     rest.remove_prefix(std::min(dot + 1, rest.size()));
   }
 }
@@ -277,7 +278,7 @@ Value AttributePath::of(Budget& budget, Value value) const {
 Value sort_key(Budget& budget, const Value& value, bool case_sensitive) {
   if (case_sensitive || !value.is_string()) return value;
   budget.bytes(value.text().size());
-  return Value::string(to_lower(value.text()));
+  return Value::string(value.prompt_text().changed_to(to_lower(value.text())));
 }
 
 std::span<const NamedFilter> sequence_filters() { return kFilters; }

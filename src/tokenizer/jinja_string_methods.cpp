@@ -17,7 +17,7 @@ Value text_list(Budget& budget, const Value& self, const Pieces& pieces) {
   budget.items(pieces.size());
   std::vector<Value> items;
   items.reserve(pieces.size());
-  for (std::string_view piece : pieces) items.push_back(text_like(self, std::string(piece)));
+  for (std::string_view piece : pieces) items.push_back(part_of(self, piece));
   return Value::list(std::move(items));
 }
 
@@ -121,24 +121,27 @@ Value splitlines(Machine& machine, const Value& self, const Arguments& a) {
   return text_list(machine.budget, self, lines);
 }
 
+// What stands before, at and behind the separator.
+Value cut(const Value& self, size_t at, size_t length) {
+  const std::string_view text = self.text();
+  return Value::tuple({part_of(self, text.substr(0, at)), part_of(self, text.substr(at, length)),
+                       part_of(self, text.substr(at + length))});
+}
+
 Value partition(Machine&, const Value& self, const Arguments& a) {
   const Bound bound("partition()", a, {"sep"}, 1);
-  const std::string &text = self.text(), &separator = bound.string(0);
-  if (separator.empty()) refuse("partition() by an empty text");
-  const size_t at = text.find(separator);
-  if (at == text.npos) return Value::tuple({self, text_like(self, ""), text_like(self, "")});
-  return Value::tuple({text_like(self, text.substr(0, at)), text_like(self, separator),
-                       text_like(self, text.substr(at + separator.size()))});
+  if (bound.string(0).empty()) refuse("partition() by an empty text");
+  const size_t at = self.text().find(bound.string(0));
+  if (at == std::string::npos) return Value::tuple({self, text_like(self, ""), text_like(self, "")});
+  return cut(self, at, bound.string(0).size());
 }
 
 Value rpartition(Machine&, const Value& self, const Arguments& a) {
   const Bound bound("rpartition()", a, {"sep"}, 1);
-  const std::string &text = self.text(), &separator = bound.string(0);
-  if (separator.empty()) refuse("rpartition() by an empty text");
-  const size_t at = text.rfind(separator);
-  if (at == text.npos) return Value::tuple({text_like(self, ""), text_like(self, ""), self});
-  return Value::tuple({text_like(self, text.substr(0, at)), text_like(self, separator),
-                       text_like(self, text.substr(at + separator.size()))});
+  if (bound.string(0).empty()) refuse("rpartition() by an empty text");
+  const size_t at = self.text().rfind(bound.string(0));
+  if (at == std::string::npos) return Value::tuple({text_like(self, ""), text_like(self, ""), self});
+  return cut(self, at, bound.string(0).size());
 }
 
 template <Ends kEnds>
@@ -147,7 +150,7 @@ Value strip_method(Machine& machine, const Value& self, const Arguments& a) {
   machine.budget.bytes(self.text().size());
   std::optional<std::string_view> any_of;
   if (bound.has(0) && !bound[0].is_none()) any_of = bound.string(0);
-  return text_like(self, std::string(strip(self.text(), kEnds, any_of)));
+  return part_of(self, strip(self.text(), kEnds, any_of));
 }
 
 bool starts(std::string_view text, std::string_view part) { return text.starts_with(part); }
@@ -167,7 +170,7 @@ Value has_affix(Machine&, const Value& self, const Arguments& a) {
 
 Value replace(Machine& machine, const Value& self, const Arguments& a) {
   const Bound bound("replace()", a, {"old", "new", "count"}, 2);
-  return text_like(self, replace_text(machine.budget, self.text(), bound.string(0), bound.string(1),
+  return text_like(self, replace_text(machine.budget, self.prompt_text(), bound.string(0), bound.text(1),
                                       bound.integer(2, -1)));
 }
 
@@ -175,18 +178,18 @@ template <std::string (*kMap)(std::string_view)>
 Value map_text(Machine& machine, const Value& self, const Arguments& a) {
   Bound("the method", a, {});
   machine.budget.bytes(2 * self.text().size());
-  return text_like(self, kMap(self.text()));
+  return text_like(self, self.prompt_text().changed_to(kMap(self.text())));
 }
 
 Value join(Machine& machine, const Value& self, const Arguments& a) {
   const Bound bound("join()", a, {"iterable"}, 1);
-  std::string text;
+  Text text;
   bool first = true;
   for (const Value& item : iterate(machine.budget, bound[0])) {
     if (!item.is_string()) refuse("join() of a value of type ", type_name(item), ", want texts");
     machine.budget.bytes(self.text().size() + item.text().size());
-    if (!std::exchange(first, false)) text += self.text();
-    text += self.is_markup() && !item.is_markup() ? escape_html(item.text()) : item.text();
+    if (!std::exchange(first, false)) text += self.prompt_text();
+    text += self.is_markup() && !item.is_markup() ? escape_html(item.prompt_text()) : item.prompt_text();
   }
   return text_like(self, std::move(text));
 }
@@ -250,25 +253,26 @@ Value remove_affix(Machine& machine, const Value& self, const Arguments& a) {
   std::string_view text = self.text();
   if (kPrefix && text.starts_with(bound.string(0))) text.remove_prefix(bound.string(0).size());
   if (!kPrefix && text.ends_with(bound.string(0))) text.remove_suffix(bound.string(0).size());
-  return text_like(self, std::string(text));
+  return part_of(self, text);
 }
 
 template <char kSide>
 Value pad(Machine& machine, const Value& self, const Arguments& a) {
   const Bound bound("the method", a, {"width", "fillchar"}, 1);
-  const std::string fill = bound.has(1) ? bound.string(1) : " ";
-  if (count_characters(fill) != 1)
-    refuse("the text to pad with has ", count_characters(fill), " characters, want 1");
-  return text_like(self, pad_text(machine.budget, self.text(), bound.integer(0, 0), kSide, fill));
+  const Text fill = bound.has(1) ? bound.text(1) : " ";
+  if (count_characters(fill.str()) != 1)
+    refuse("the text to pad with has ", count_characters(fill.str()), " characters, want 1");
+  return text_like(self, pad_text(machine.budget, self.prompt_text(), bound.integer(0, 0), kSide, fill));
 }
 
 Value zfill(Machine& machine, const Value& self, const Arguments& a) {
   const Bound bound("zfill()", a, {"width"}, 1);
-  std::string_view text = self.text();
-  const std::string sign(text.substr(0, text.starts_with('-') || text.starts_with('+')));
-  text.remove_prefix(sign.size());
-  return text_like(
-      self, sign + pad_text(machine.budget, text, bound.integer(0, 0) - int64_t(sign.size()), 'l', "0"));
+  const std::string_view text = self.text();
+  const size_t sign = text.starts_with('-') || text.starts_with('+');
+  Text out = self.prompt_text().part(text.substr(0, sign));
+  out += pad_text(machine.budget, self.prompt_text().part(text.substr(sign)),
+                  bound.integer(0, 0) - int64_t(sign), 'l', "0");
+  return text_like(self, std::move(out));
 }
 
 Value encode(Machine& machine, const Value& self, const Arguments& a) {
@@ -276,19 +280,20 @@ Value encode(Machine& machine, const Value& self, const Arguments& a) {
   std::string text = "b'";
   machine.budget.bytes(4 * self.text().size());
   for (char byte : self.text()) {
-    const std::string one = to_repr(machine.budget, Value::string(std::string(1, byte & 0x7F)));
+    const std::string one =
+        to_repr(machine.budget, Value::string({std::string(1, byte & 0x7F), Origin::kMessage})).str();
     constexpr char kHex[] = "0123456789abcdef";
     if (byte & 0x80)
       (text += "\\x") += {kHex[(byte >> 4) & 15], kHex[byte & 15]};
     else
       text += one.substr(1, one.size() - 2);
   }
-  return Value::object(
-      std::make_shared<Iterator>(Iterator::kView, "bytes", text + "'", std::vector<Value>{}));
+  return Value::object(std::make_shared<Iterator>(
+      Iterator::kView, "bytes", Text(text + "'", self.prompt_text().worst_origin()), std::vector<Value>{}));
 }
 
 Value format(Machine& machine, const Value& self, const Arguments& a) {
-  return text_like(self, format_braces(machine.budget, self.text(), a));
+  return text_like(self, format_braces(machine.budget, self.prompt_text(), a));
 }
 
 struct Method {
@@ -343,46 +348,42 @@ MethodFunction find_string_method(std::string_view name) {
   return nullptr;
 }
 
-std::string replace_text(Budget& budget, std::string_view text, std::string_view from, std::string_view to,
-                         int64_t count) {
-  std::string out;
+Text replace_text(Budget& budget, const Text& text, std::string_view from, const Text& to, int64_t count) {
+  Text out;
   budget.bytes(text.size());
   if (from.empty()) {  // between all characters
-    for (std::string_view character : characters(text)) {
+    for (std::string_view character : characters(text.str())) {
       if (count-- != 0) {
         budget.bytes(to.size());
         out += to;
       } else {
         count = 0;
       }
-      out += character;
+      out.append_part(text, character);
     }
     if (count != 0) out += to;
     return out;
   }
   bool first = true;
-  for (std::string_view piece : split_at(text, from, count)) {
+  for (std::string_view piece : split_at(text.str(), from, count)) {
     budget.bytes(to.size());
     if (!std::exchange(first, false)) out += to;
-    out += piece;
+    out.append_part(text, piece);
   }
   return out;
 }
 
-std::string pad_text(Budget& budget, std::string_view text, int64_t width, char side, std::string_view fill) {
+Text pad_text(Budget& budget, const Text& text, int64_t width, char side, const Text& fill) {
   budget.bytes(text.size());
-  const int64_t missing = width - int64_t(count_characters(text));
-  if (missing <= 0) return std::string(text);
+  const int64_t missing = width - int64_t(count_characters(text.str()));
+  if (missing <= 0) return text;
   budget.bytes(size_t(std::min<int64_t>(missing, Budget::kMaxBytes)) * fill.size());
   const int64_t before = side == 'l'   ? missing
                          : side == 'r' ? 0
                                        : missing / 2 + (missing & width & 1);  // as CPython
-  std::string out;
+  Text out;
   const auto append_fill = [&](int64_t count) {
-    if (fill.size() == 1)
-      out.append(size_t(count), fill[0]);
-    else
-      for (int64_t i = 0; i < count; ++i) out += fill;
+    for (int64_t i = 0; i < count; ++i) out += fill;
   };
   append_fill(before);
   out += text;

@@ -11,11 +11,9 @@ namespace nanovllm::jinja {
 MethodFunction find_string_method(std::string_view name);
 
 // text.replace(from, to, count); count < 0: all.
-std::string replace_text(Budget& budget, std::string_view text, std::string_view from, std::string_view to,
-                         int64_t count);
+Text replace_text(Budget& budget, const Text& text, std::string_view from, const Text& to, int64_t count);
 
 // Padded with blanks to a width in characters; `before` of the blanks stand before the text.
-std::string pad_text(Budget& budget, std::string_view text, int64_t width, char side,
-                     std::string_view fill = " ");
+Text pad_text(Budget& budget, const Text& text, int64_t width, char side, const Text& fill = " ");
 
 }  // namespace nanovllm::jinja

@@ -54,7 +54,7 @@ std::optional<size_t> position(const Value& index, size_t size) {
 Value character_at(const Value& text, const Value& index) {
   const auto at = position(index, count_characters(text.text()));
   if (!at) return Value();
-  return text_like(text, std::string(characters(text.text())[*at]));
+  return part_of(text, characters(text.text())[*at]);
 }
 
 std::string object_name(const Value& value) {
@@ -84,10 +84,11 @@ std::vector<Value> iterate(Budget& budget, const Value& value) {
     }
     case Kind::kString: {
       const std::vector<std::string_view> all = characters(value.text());
-      budget.items(2 * all.size());
+      budget.items(4 * all.size());
       std::vector<Value> items;
       items.reserve(all.size());
-      for (std::string_view character : all) items.push_back(Value::string(std::string(character)));
+      for (std::string_view character : all)
+        items.push_back(Value::string(value.prompt_text().part(character)));
       return items;
     }
     default:
@@ -172,8 +173,8 @@ Value get_slice(Budget& budget, const Value& value, const Value& begin, const Va
   const auto indices = slice_indices(int64_t(size), begin, end, step);
   if (!indices) refuse("the ends of a slice are not whole numbers");
   if (value.is_string()) {
-    std::string text;
-    for (size_t i : *indices) text += letters[i];
+    Text text;
+    for (size_t i : *indices) text.append_part(value.prompt_text(), letters[i]);
     return text_like(value, std::move(text));
   }
   budget.items(indices->size());

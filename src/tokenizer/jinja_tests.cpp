@@ -63,7 +63,7 @@ bool parity(Machine& machine, const Value& v, const Arguments& a) {
 template <bool kUpper>
 bool in_case(Machine& machine, const Value& v, const Arguments& a) {
   Bound("the test", a, {});
-  const std::string text = to_str(machine.budget, v), upper = to_upper(text), lower = to_lower(text);
+  const std::string text = to_str(machine.budget, v).str(), upper = to_upper(text), lower = to_lower(text);
   return upper != lower && text == (kUpper ? upper : lower);
 }
 

@@ -271,29 +271,22 @@ std::string title_words(std::string_view text) {
   return out;
 }
 
-std::string escape_html(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
+PromptText escape_html(const PromptText& text) {
+  PromptText out;
+  std::string_view rest = text.str();
+  while (!rest.empty()) {
+    const size_t plain = std::min(rest.find_first_of("&<>\"'"), rest.size());
+    out.append_part(text, rest.substr(0, plain));
+    rest.remove_prefix(plain);
+    if (rest.empty()) break;
+    const char c = rest[0];
+    out.append(c == '&'   ? "&amp;"
+               : c == '<' ? "&lt;"
+               : c == '>' ? "&gt;"
+               : c == '"' ? "&#34;"
+                          : "&#39;",
+               text.origin_at(text.size() - rest.size()));
+    rest.remove_prefix(1);
   }
   return out;
 }

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tokenizer/prompt_text.h"
+
 namespace nanovllm::jinja {
 
 size_t count_characters(std::string_view text);
@@ -32,6 +34,6 @@ std::string to_title_character(std::string_view character);  // of one character
 std::string capitalize(std::string_view text);
 std::string title_words(std::string_view text);  // a word begins after any non-letter
 
-std::string escape_html(std::string_view text);
+PromptText escape_html(const PromptText& text);
 
 }  // namespace nanovllm::jinja

@@ -41,18 +41,18 @@ Value map_text(Machine& machine, const Value& input, const Arguments& a) {
   Bound("the filter", a, {});
   const Value text = soft_text(machine, input);
   machine.budget.bytes(2 * text.text().size());
-  return text_like(text, kMap(text.text()));
+  return text_like(text, text.prompt_text().changed_to(kMap(text.text())));
 }
 
 // Unlike the method title, only blanks, hyphens and opening brackets begin a word.
 Value title(Machine& machine, const Value& input, const Arguments& a) {
   Bound("title", a, {});
-  const std::string text = to_str(machine.budget, input);
+  const Text text = to_str(machine.budget, input);
   machine.budget.bytes(text.size());
   std::string out, rest_of_word;
   bool at_start = true;
   const auto flush = [&] { out += to_lower(std::exchange(rest_of_word, {})); };
-  for (std::string_view character : characters(text)) {
+  for (std::string_view character : characters(text.str())) {
     const char32_t c = utf8_head(character).code_point;
     if (is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<') {
       flush();
@@ -65,7 +65,7 @@ Value title(Machine& machine, const Value& input, const Arguments& a) {
     }
   }
   flush();
-  return Value::string(std::move(out));
+  return Value::string(text.changed_to(std::move(out)));
 }
 
 Value trim(Machine& machine, const Value& input, const Arguments& a) {
@@ -73,38 +73,38 @@ Value trim(Machine& machine, const Value& input, const Arguments& a) {
   const Value text = soft_text(machine, input);
   std::optional<std::string_view> any_of;
   if (bound.has(0) && !bound[0].is_none()) any_of = bound.string(0);
-  return text_like(text, std::string(strip(text.text(), Ends::kBoth, any_of)));
+  return part_of(text, strip(text.text(), Ends::kBoth, any_of));
 }
 
 Value replace(Machine& machine, const Value& input, const Arguments& a) {
   const Bound bound("replace", a, {"old", "new", "count"}, 2);
-  const std::string text = to_str(machine.budget, input), from = to_str(machine.budget, bound[0]);
-  const std::string to = to_str(machine.budget, bound[1]);
+  const Text text = to_str(machine.budget, input), from = to_str(machine.budget, bound[0]);
+  const Text to = to_str(machine.budget, bound[1]);
   const int64_t count = bound.has(2) && !bound[2].is_none() ? bound.integer(2, -1) : -1;
-  return Value::string(replace_text(machine.budget, text, from, to, count));
+  return Value::string(replace_text(machine.budget, text, from.str(), to, count));
 }
 
 // Lines after the first are indented; blank ones only if asked.
 Value indent(Machine& machine, const Value& input, const Arguments& a) {
   const Bound bound("indent", a, {"width", "first", "blank"});
-  std::string by;
+  Text by;
   if (bound.has(0) && bound[0].is_string())
-    by = bound[0].text();
+    by = bound[0].prompt_text();
   else
     by = pad_text(machine.budget, "", bound.integer(0, 4), 'r');
   if (input.is_undefined()) refuse(input.why());
   if (!input.is_string()) refuse("indent of a value of type ", type_name(input), ", want a text");
-  std::string out = bound.truth(1, false) ? by : "";
+  Text out = bound.truth(1, false) ? by : "";
   bool first = true;
   for (std::string_view rest = input.text();;) {
     const size_t end = std::min(rest.find('\n'), rest.size());
     const std::string_view line = rest.substr(0, end);
     machine.budget.bytes(by.size() + end);
     if (!std::exchange(first, false)) {
-      out += '\n';
+      out.append_part(input.prompt_text(), {line.data() - 1, 1});  // the line end
       if (!line.empty() || bound.truth(2, false)) out += by;
     }
-    out += line;
+    out.append_part(input.prompt_text(), line);
     if (end == rest.size()) break;
     rest.remove_prefix(end + 1);
   }
@@ -114,32 +114,35 @@ Value indent(Machine& machine, const Value& input, const Arguments& a) {
 Value center(Machine& machine, const Value& input, const Arguments& a) {
   const Bound bound("center", a, {"width"});
   const Value text = soft_text(machine, input);
-  return text_like(text, pad_text(machine.budget, text.text(), bound.integer(0, 80), 'c'));
+  return text_like(text, pad_text(machine.budget, text.prompt_text(), bound.integer(0, 80), 'c'));
 }
 
 Value truncate(Machine&, const Value& input, const Arguments& a) {
   const Bound bound("truncate", a, {"length", "killwords", "end", "leeway"});
-  const std::string end = bound.has(2) ? bound.string(2) : "...";
+  const Text end = bound.has(2) ? bound.text(2) : "...";
   const int64_t length = bound.integer(0, 255),
                 leeway = bound.has(3) && !bound[3].is_none() ? bound.integer(3, 5) : 5;
-  const int64_t kept = length - int64_t(count_characters(end));
+  const int64_t kept = length - int64_t(count_characters(end.str()));
   if (kept < 0 || leeway < 0)
-    refuse("truncate to ", length, " characters, want at least those of '", end, "'");
+    refuse("truncate to ", length, " characters, want at least those of '", end.str(), "'");
   if (int64_t(length_of(input).value_or(size_t(1) << 40)) - leeway <= length) return input;
   if (!input.is_string()) refuse("truncate of a value of type ", type_name(input), ", want a text");
   const std::vector<std::string_view> all = characters(input.text());
-  std::string out;
-  for (int64_t i = 0; i < kept; ++i) out += all[size_t(i)];
-  if (!bound.truth(1, false)) out = out.substr(0, out.rfind(' '));
-  return Value::string(out + end);
+  size_t length_kept = 0;
+  for (int64_t i = 0; i < kept; ++i) length_kept += all[size_t(i)].size();
+  std::string_view start = std::string_view(input.text()).substr(0, length_kept);
+  if (!bound.truth(1, false)) start = start.substr(0, start.rfind(' '));
+  Text out = input.prompt_text().part(start);
+  out += end;
+  return Value::string(std::move(out));
 }
 
 Value word_count(Machine& machine, const Value& input, const Arguments& a) {
   Bound("wordcount", a, {});
   int64_t words = 0;
   bool inside = false;
-  const std::string text = to_str(machine.budget, input);
-  for (std::string_view character : characters(text)) {
+  const Text text = to_str(machine.budget, input);
+  for (std::string_view character : characters(text.str())) {
     const char32_t c = utf8_head(character).code_point;
     const bool word = c == '_' || is_letter(c) || is_number_character(c);
     words += word && !inside;
@@ -148,10 +151,10 @@ Value word_count(Machine& machine, const Value& input, const Arguments& a) {
   return Value::integer(words);
 }
 
-std::string quote_url(std::string_view text, bool keep_slash) {
+Text quote_url(const Text& text, bool keep_slash) {
   constexpr char kHex[] = "0123456789ABCDEF";
   std::string out;
-  for (char c : text) {
+  for (char c : text.str()) {
     const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                        c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && keep_slash);
     if (plain)
@@ -159,7 +162,7 @@ std::string quote_url(std::string_view text, bool keep_slash) {
     else
       (out += '%') += {kHex[(c >> 4) & 15], kHex[c & 15]};
   }
-  return out;
+  return {std::move(out), text.worst_origin()};
 }
 
 Value url_encode(Machine& machine, const Value& input, const Arguments& a) {
@@ -167,11 +170,12 @@ Value url_encode(Machine& machine, const Value& input, const Arguments& a) {
   machine.budget.bytes(input.is_string() ? 3 * input.text().size() : 0);
   if (!input.is_dict() && !input.is_sequence())
     return Value::string(quote_url(to_str(machine.budget, input), true));
-  std::string out;
+  Text out;
   const auto append = [&](const Value& key, const Value& value) {
-    if (!out.empty()) out += '&';
-    out +=
-        quote_url(to_str(machine.budget, key), false) + "=" + quote_url(to_str(machine.budget, value), false);
+    if (!out.empty()) out += "&";
+    out += quote_url(to_str(machine.budget, key), false);
+    out += "=";
+    out += quote_url(to_str(machine.budget, value), false);
   };
   if (input.is_dict()) {
     for (const auto& [key, value] : input.as_dict().items()) append(key, value);
@@ -188,14 +192,17 @@ Value url_encode(Machine& machine, const Value& input, const Arguments& a) {
 Value xml_attributes(Machine& machine, const Value& input, const Arguments& a) {
   const Bound bound("xmlattr", a, {"autospace"});
   if (!input.is_dict()) refuse("xmlattr of a value of type ", type_name(input), ", want a dict");
-  std::string out;
+  Text out;
   for (const auto& [key, value] : input.as_dict().items()) {
     if (value.is_none() || value.is_undefined()) continue;
-    const std::string name = to_str(machine.budget, key);
-    if (name.find_first_of(" \t\n\r\f/>=") != name.npos)
-      refuse("xmlattr: '", name, "' is no name of an attribute");
-    if (!out.empty() || bound.truth(0, true)) out += ' ';
-    out += escape_html(name) + "=\"" + escape_html(to_str(machine.budget, value)) + "\"";
+    const Text name = to_str(machine.budget, key);
+    if (name.str().find_first_of(" \t\n\r\f/>=") != std::string::npos)
+      refuse("xmlattr: '", name.str(), "' is no name of an attribute");
+    if (!out.empty() || bound.truth(0, true)) out += " ";
+    out += escape_html(name);
+    out += "=\"";
+    out += escape_html(to_str(machine.budget, value));
+    out += "\"";
   }
   return machine.autoescape ? Value::markup(std::move(out)) : Value::string(std::move(out));
 }

@@ -13,7 +13,7 @@ namespace {
 class JsonWriter {
  public:
   JsonWriter(Budget& budget, const JsonFormat& format) : budget_(budget), format_(format) {}
-  std::string out;
+  Text out;
 
   // Recursion is bounded by kMaxValueDepth: objects, which may hold themselves, are refused.
   void write(const Value& value, size_t level) {
@@ -21,7 +21,7 @@ class JsonWriter {
     budget_.bytes(sizeof(Value));
     switch (value.kind()) {
       case Kind::kString:
-        return write_string(value.text());
+        return write_string(value.prompt_text());
       case Kind::kList:
       case Kind::kTuple:
         return write_list(value.items(), level);
@@ -31,7 +31,7 @@ class JsonWriter {
       case Kind::kObject:
         refuse("a value of type ", type_name(value), " is not JSON, want data (a generator: | list)");
       default:
-        out += scalar(value);
+        out.append(scalar(value), Origin::kTemplate);
     }
   }
 
@@ -49,19 +49,19 @@ class JsonWriter {
   void new_line(size_t level) {
     if (!format_.on_lines) return;
     budget_.bytes(1 + level * format_.indent.size());
-    out += '\n';
+    out += "\n";
     for (size_t i = 0; i < level; ++i) out += format_.indent;
   }
 
   void write_list(const std::vector<Value>& items, size_t level) {
-    out += '[';
+    out += "[";
     for (size_t i = 0; i < items.size(); ++i) {
       if (i > 0) out += format_.item_separator;
       new_line(level + 1);
       write(items[i], level + 1);
     }
     if (!items.empty()) new_line(level);
-    out += ']';
+    out += "]";
   }
 
   void write_dict(const Dict& dict, size_t level) {
@@ -77,64 +77,59 @@ class JsonWriter {
         return text_keys ? a->first.text() < b->first.text() : compare_numbers(a->first, b->first) == -1;
       });
     }
-    out += '{';
+    out += "{";
     bool first = true;
     for (const Dict::Item* item : items) {
       if (!std::exchange(first, false)) out += format_.item_separator;
       new_line(level + 1);
       const Value& key = item->first;
       if (key.is_string())
-        write_string(key.text());
+        write_string(key.prompt_text());
       else if (key.is_number() || key.is_none())
-        out += '"' + scalar(key) + '"';
+        out.append('"' + scalar(key) + '"', Origin::kTemplate);
       else
         refuse("a key of type ", type_name(key), " is not JSON, want text or a number");
       out += format_.key_separator;
       write(item->second, level + 1);
     }
     if (!items.empty()) new_line(level);
-    out += '}';
+    out += "}";
   }
 
-  void escape(unsigned code_unit) {
+  void escape(unsigned code_unit, Origin origin) {
     char text[16];
     std::snprintf(text, sizeof text, "\\u%04x", code_unit);
-    out += text;
+    out.append(text, origin);
   }
 
-  void write_string(const std::string& text) {
+  void write_string(const Text& text) {
     budget_.bytes(text.size());
-    out += '"';
-    for (std::string_view rest = text; !rest.empty();) {
+    out += "\"";
+    for (std::string_view rest = text.str(); !rest.empty();) {
       const Utf8Head head = utf8_head(rest);
-      const char32_t c = head.code_point;
-      if (c == '"' || c == '\\')
-        (out += '\\') += char(c);
-      else if (c == '\n')
-        out += "\\n";
-      else if (c == '\r')
-        out += "\\r";
-      else if (c == '\t')
-        out += "\\t";
-      else if (c == '\b')
-        out += "\\b";
-      else if (c == '\f')
-        out += "\\f";
-      else if (c < 0x20)
-        escape(c);
-      else if (c < 0x7F || !format_.ensure_ascii)
-        out += rest.substr(0, size_t(head.length));
-      else if (c == 0x7F)
-        out += char(c);
-      else if (c < 0x10000)
-        escape(c);
-      else {
-        escape(0xD800 + ((c - 0x10000) >> 10));
-        escape(0xDC00 + (c & 0x3FF));
-      }
+      write_character(head.code_point, rest.substr(0, size_t(head.length)),
+                      text.origin_at(text.size() - rest.size()));
       rest.remove_prefix(size_t(head.length));
     }
-    out += '"';
+    out += "\"";
+  }
+
+  void write_character(char32_t c, std::string_view bytes, Origin origin) {
+    constexpr std::string_view kNamed = "\"\\\n\r\t\b\f", kNames = "\"\\nrtbf";
+    const size_t named = c < 0x80 ? kNamed.find(char(c)) : kNamed.npos;
+    if (named != kNamed.npos) {
+      const char escaped[] = {'\\', kNames[named]};
+      out.append({escaped, 2}, origin);
+    } else if (c < 0x20) {
+      escape(c, origin);
+    } else if (c < 0x80 || !format_.ensure_ascii) {
+      out.append(bytes, origin);
+    } else if (c < 0x10000) {
+      escape(c, origin);
+    } else {
+      escape(0xD800 + ((c - 0x10000) >> 10), origin);
+      escape(0xDC00 + (c & 0x3FF), origin);
+    }
   }
 
   Budget& budget_;
@@ -143,7 +138,7 @@ class JsonWriter {
 
 }  // namespace
 
-std::string to_json(Budget& budget, const Value& value, const JsonFormat& format) {
+Text to_json(Budget& budget, const Value& value, const JsonFormat& format) {
   JsonWriter writer(budget, format);
   writer.write(value, 0);
   return std::move(writer.out);

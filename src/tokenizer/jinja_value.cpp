@@ -36,7 +36,7 @@ int deepest(const std::vector<Value>& values) {
 
 Value Value::undefined(std::string why) {
   Value v;
-  v.payload_ = std::make_shared<const std::string>(std::move(why));
+  v.payload_ = std::make_shared<const Text>(std::move(why), Origin::kTemplate);
   return v;
 }
 
@@ -63,7 +63,7 @@ Value Value::integer(int64_t value) {
 Value Value::big_integer(std::string decimal) {
   Value v;
   v.kind_ = Kind::kInteger;
-  v.payload_ = std::make_shared<const std::string>(std::move(decimal));
+  v.payload_ = std::make_shared<const Text>(std::move(decimal), Origin::kTemplate);
   return v;
 }
 
@@ -74,14 +74,14 @@ Value Value::real(double value) {
   return v;
 }
 
-Value Value::string(std::string text) {
+Value Value::string(Text text) {
   Value v;
   v.kind_ = Kind::kString;
-  v.payload_ = std::make_shared<const std::string>(std::move(text));
+  v.payload_ = std::make_shared<const Text>(std::move(text));
   return v;
 }
 
-Value Value::markup(std::string text) {
+Value Value::markup(Text text) {
   Value v = string(std::move(text));
   v.markup_ = true;
   return v;

@@ -15,11 +15,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tokenizer/prompt_text.h"
 
 namespace nanovllm::jinja {
 
 class Dict;
 class Value;
+using Text = PromptText;  // every text of a template knows where it came from
 struct Object;
 
 enum class Kind : uint8_t {
@@ -62,9 +64,8 @@ class Value {
   static Value big_integer(
       std::string decimal);  // one that does not fit int64_t: "-" or nothing, then digits
   static Value real(double value);
-  static Value string(std::string text);
-  static Value markup(
-      std::string text);  // text that `safe` or `escape` marked: + escapes what is joined to it
+  static Value string(Text text);
+  static Value markup(Text text);  // text that `safe` or `escape` marked: + escapes what is joined to it
   // These throw Failure (an Error of kRequest) when they would nest deeper than kMaxValueDepth.
   static Value list(std::vector<Value> items);
   static Value tuple(std::vector<Value> items);
@@ -86,7 +87,8 @@ class Value {
   bool as_bool() const { return integer_ != 0; }
   int64_t as_integer() const { return integer_; }  // of a bool too; not of a big integer
   double as_float() const { return real_; }
-  const std::string& text() const { return *static_cast<const std::string*>(payload_.get()); }
+  const std::string& text() const { return prompt_text().str(); }
+  const Text& prompt_text() const { return *static_cast<const Text*>(payload_.get()); }
   const std::vector<Value>& items() const;
   const Dict& as_dict() const { return *static_cast<const Dict*>(payload_.get()); }
   // Constness stops here: what an object holds is one render's state, not part of the value.
@@ -122,7 +124,10 @@ class Dict {
   const Value* find(const Value& key) const;  // null when absent
   const Value* find(std::string_view key) const;
   void set(Value key, Value value);
-  void set(std::string key, Value value) { set(Value::string(std::move(key)), std::move(value)); }
+  // A name may have come from a message (f(**message)), so it counts as a message's text.
+  void set(std::string key, Value value) {
+    set(Value::string(Text(std::move(key), Origin::kMessage)), std::move(value));
+  }
   int depth() const { return depth_; }
 
  private:
@@ -138,7 +143,7 @@ class Dict {
 struct Object {
   virtual ~Object() = default;
   virtual std::string type_name() const = 0;
-  virtual std::string repr() const { return "<" + type_name() + " object>"; }
+  virtual Text repr() const { return {"<" + type_name() + " object>", Origin::kTemplate}; }
   // self: the value that holds this object, for methods to keep. Undefined if there is no such attribute.
   virtual Value attribute(const std::string&, const Value& self) const { return (void)self, Value(); }
   virtual bool is_callable() const { return false; }

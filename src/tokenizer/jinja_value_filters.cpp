@@ -29,15 +29,15 @@ Value to_json_filter(Machine& machine, const Value& input, const Arguments& a) {
   if (bound.has(1) && !bound[1].is_none()) {
     format.on_lines = true;
     format.item_separator = ",";
-    format.indent =
-        bound[1].is_string() ? bound[1].text() : pad_text(machine.budget, "", bound.integer(1, 0), 'r');
+    format.indent = bound[1].is_string() ? bound[1].prompt_text()
+                                         : pad_text(machine.budget, "", bound.integer(1, 0), 'r');
   }
   if (bound.has(2) && !bound[2].is_none()) {
     if (!bound[2].is_sequence() || bound[2].items().size() != 2 || !bound[2].items()[0].is_string() ||
         !bound[2].items()[1].is_string())
       refuse("the separators of tojson, want a pair of texts");
-    format.item_separator = bound[2].items()[0].text();
-    format.key_separator = bound[2].items()[1].text();
+    format.item_separator = bound[2].items()[0].prompt_text();
+    format.key_separator = bound[2].items()[1].prompt_text();
   }
   return Value::string(to_json(machine.budget, input, format));
 }

@@ -46,6 +46,36 @@ std::vector<std::string> contents(const std::vector<AddedToken>& tokens) {
   return out;
 }
 
+// The ranges of the part of a text that begins at `offset`.
+std::vector<ByteRange> ranges_within(std::span<const ByteRange> ranges, size_t offset, size_t size) {
+  std::vector<ByteRange> out;
+  for (const ByteRange& range : ranges) {
+    const size_t begin = std::max(range.begin, offset), end = std::min(range.end, offset + size);
+    if (begin < end) out.push_back({begin - offset, end - offset});
+  }
+  return out;
+}
+
+// Where the ranges of a text are once it is normalised. If a character was composed across the end of one, all
+// of the text counts as the message's.
+std::vector<ByteRange> normalized_ranges(std::string_view text, const std::vector<ByteRange>& ranges,
+                                         const std::vector<NormalForm>& forms, std::string_view normalized) {
+  if (ranges.empty() || text == normalized) return ranges;
+  std::vector<ByteRange> out;
+  std::string joined;
+  size_t done = 0;
+  for (const ByteRange& range : ranges) {
+    joined += normalize_all(text.substr(done, range.begin - done), forms);
+    const size_t begin = joined.size();
+    joined += normalize_all(text.substr(range.begin, range.end - range.begin), forms);
+    out.push_back({begin, joined.size()});
+    done = range.end;
+  }
+  joined += normalize_all(text.substr(done), forms);
+  if (joined != normalized) return {{0, normalized.size()}};
+  return out;
+}
+
 }  // namespace
 
 struct Tokenizer::State {
@@ -107,7 +137,15 @@ Tokenizer Tokenizer::load(const std::filesystem::path& model_folder) {
   return Tokenizer(std::move(state));
 }
 
-std::vector<TokenId> Tokenizer::encode(std::string_view text, SpecialTokens special,
+std::vector<TokenId> Tokenizer::encode(std::string_view text, TemplateTokens template_tokens) const {
+  return encode(text, {}, template_tokens);
+}
+
+std::vector<TokenId> Tokenizer::encode_prompt(const PromptText& text, TemplateTokens template_tokens) const {
+  return encode(text.str(), text.message_ranges(), template_tokens);
+}
+
+std::vector<TokenId> Tokenizer::encode(std::string_view text, std::span<const ByteRange> message_ranges,
                                        TemplateTokens template_tokens) const {
   const State& s = *state_;
   if (text.size() > kMaxTextBytes)
@@ -117,13 +155,18 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, SpecialTokens spec
 
   std::vector<TokenId> ids;
   if (template_tokens == TemplateTokens::kAdd) ids = s.prefix_ids;
-  for (const TextPart& raw : s.raw_tokens.split(text, special)) {
+  for (const TextPart& raw : s.raw_tokens.split(text, message_ranges)) {
     if (raw.id >= 0) {
       ids.push_back(raw.id);
       continue;
     }
     const std::string normalized = normalize_all(raw.text, s.normalizers);
-    for (const TextPart& part : s.normalized_tokens.split(normalized, special)) {
+    std::vector<ByteRange> ranges;
+    if (!s.normalized_tokens.empty())
+      ranges = normalized_ranges(
+          raw.text, ranges_within(message_ranges, size_t(raw.text.data() - text.data()), raw.text.size()),
+          s.normalizers, normalized);
+    for (const TextPart& part : s.normalized_tokens.split(normalized, ranges)) {
       if (part.id >= 0)
         ids.push_back(part.id);
       else

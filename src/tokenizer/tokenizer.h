@@ -41,8 +41,11 @@ class Tokenizer {
 
   // throws Error(kRequest): text is not UTF-8 (the byte is named), longer than 1 GiB, or too hard for the
   // pattern
-  std::vector<TokenId> encode(std::string_view text, SpecialTokens special = SpecialTokens::kParse,
+  std::vector<TokenId> encode(std::string_view text,
                               TemplateTokens template_tokens = TemplateTokens::kOmit) const;
+  // The same, but what a message wrote stays plain text (AddedTokenFinder::split).
+  std::vector<TokenId> encode_prompt(const PromptText& text,
+                                     TemplateTokens template_tokens = TemplateTokens::kOmit) const;
   // Unknown ids are "". Joins bytes, not texts: a character may be spread over tokens.
   std::string decode(std::span<const TokenId> ids, SpecialText special_text) const;
 
@@ -59,6 +62,8 @@ class Tokenizer {
  private:
   struct State;
   explicit Tokenizer(std::unique_ptr<State> state);
+  std::vector<TokenId> encode(std::string_view text, std::span<const ByteRange> message_ranges,
+                              TemplateTokens template_tokens) const;
 
   std::unique_ptr<const State> state_;
 };

@@ -15,8 +15,9 @@ namespace {
 void try_tokenizer(std::string_view json, std::string_view text) {
   try {
     const Tokenizer tokenizer = Tokenizer::parse(json, "fuzz.json");
-    for (const auto special : {SpecialTokens::kParse, SpecialTokens::kAsText}) {
-      const std::vector<TokenId> ids = tokenizer.encode(text, special, TemplateTokens::kAdd);
+    for (const auto origin : {Origin::kTemplate, Origin::kMessage}) {
+      const std::vector<TokenId> ids =
+          tokenizer.encode_prompt(PromptText(std::string(text), origin), TemplateTokens::kAdd);
       std::string joined;
       Detokenizer detokenizer(tokenizer, SpecialText::kSkip);
       for (const TokenId id : ids) {

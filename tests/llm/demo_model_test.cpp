@@ -55,9 +55,9 @@ TEST(DemoModel, ChatAnswersAreTheReferences) {
     for (const json& m : row["messages"]) messages.push_back({m["role"], m["content"]});
     ChatOptions options;
     if (row["kwargs"].contains("enable_thinking")) options.enable_thinking = row["kwargs"]["enable_thinking"];
-    const std::string text = demo().chat_template().render(messages, options);
-    EXPECT_EQ(text, row["rendered"].get<std::string>());
-    EXPECT_EQ(demo().tokenizer()->encode(text), row["prompt_ids"].get<std::vector<TokenId>>());
+    const PromptText text = demo().chat_template().render(messages, options);
+    EXPECT_EQ(text.str(), row["rendered"].get<std::string>());
+    EXPECT_EQ(demo().tokenizer()->encode_prompt(text), row["prompt_ids"].get<std::vector<TokenId>>());
     prompts.emplace_back(text);
   }
   const std::vector<SamplingParams> params{greedy(160)};

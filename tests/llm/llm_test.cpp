@@ -327,7 +327,7 @@ TEST(LLM, EveryNamedEosEndsAText) {
                 end_of_text = *llm.tokenizer()->find("<|endoftext|>");
   EXPECT_EQ(llm.generation_config().eos_token_ids, (std::vector<TokenId>{im_end, end_of_text}));
   EXPECT_EQ(llm.model_config().eos_token_ids, (std::vector<TokenId>{im_end}));
-  const std::string text =
+  const PromptText text =
       llm.chat_template().render(std::vector<ChatMessage>{{"user", "Hello!"}}, {.enable_thinking = false});
   const std::vector<Prompt> prompts{Prompt(text)};
   const Completion c =

@@ -44,7 +44,7 @@ TEST(ChatTemplate, RendersTheDemoModelsChats) {
     ChatOptions options;
     if (const Value* thinking = at(row, "kwargs").as_dict().find("enable_thinking"))
       options.enable_thinking = thinking->as_bool();
-    EXPECT_EQ(chat_template->render(messages, options), at(row, "rendered").text());
+    EXPECT_EQ(chat_template->render(messages, options).str(), at(row, "rendered").text());
   }
 }
 
@@ -59,7 +59,7 @@ TEST(ChatTemplate, RendersQwen3AsTransformersDoes) {
     Dict variables = at(row, "kwargs").as_dict();
     variables.set("messages", at(row, "messages"));
     variables.set("tools", at(row, "tools"));
-    EXPECT_EQ(chat_template->render(Value::dict(variables)), at(row, "rendered").text());
+    EXPECT_EQ(chat_template->render(Value::dict(variables)).str(), at(row, "rendered").text());
   }
 }
 
@@ -94,7 +94,7 @@ TEST(ChatTemplate, RendersPublishedTemplatesAsTransformersDoes) {
     const Value* error = row.as_dict().find("error");
     std::string rendered;
     try {
-      rendered = templates.at(at(row, "template").text()).render(Value::dict(variables), new_year());
+      rendered = templates.at(at(row, "template").text()).render(Value::dict(variables), new_year()).str();
     } catch (const Error& failure) {
       EXPECT_EQ(int(failure.kind()), int(ErrorKind::kRequest)) << where;
       ASSERT_TRUE(error) << where << ": " << failure.what();
@@ -123,7 +123,8 @@ TEST(ChatTemplate, AnswersSmallQuestionsAsJinjaDoes) {
     const std::string& source = at(row, "source").text();
     const Value* error = row.as_dict().find("error");
     try {
-      const std::string rendered = ChatTemplate(source, "snippet").render(at(row, "context"), new_year());
+      const std::string rendered =
+          ChatTemplate(source, "snippet").render(at(row, "context"), new_year()).str();
       EXPECT_FALSE(error) << source << ": no error, want " << error->text();
       if (!error) {
         EXPECT_EQ(rendered, at(row, "rendered").text()) << source;
@@ -146,10 +147,10 @@ TEST(ChatTemplate, LoadsFromAJinjaFileFirst) {
   EXPECT_FALSE(ChatTemplate::load(folder.path()));
   folder.write("chat_template.jinja", kSmall);
   const std::vector<ChatMessage> messages = {{"user", "hi"}};
-  EXPECT_EQ(ChatTemplate::load(folder.path())->render(messages), "[user]hi</s>[assistant]");
+  EXPECT_EQ(ChatTemplate::load(folder.path())->render(messages).str(), "[user]hi</s>[assistant]");
   folder.write("tokenizer_config.json",
                R"({"bos_token": "<s>", "eos_token": "</s>", "chat_template": "no"})");
-  EXPECT_EQ(ChatTemplate::load(folder.path())->render(messages, {.add_generation_prompt = false}),
+  EXPECT_EQ(ChatTemplate::load(folder.path())->render(messages, {.add_generation_prompt = false}).str(),
             "<s>[user]hi</s>");
 }
 
@@ -158,7 +159,7 @@ TEST(ChatTemplate, LoadsTheDefaultOfAList) {
   folder.write(
       "tokenizer_config.json",
       R"({"chat_template": [{"name": "tool_use", "template": "a"}, {"name": "default", "template": "b"}]})");
-  EXPECT_EQ(ChatTemplate::load(folder.path())->render(std::vector<ChatMessage>{}), "b");
+  EXPECT_EQ(ChatTemplate::load(folder.path())->render(std::vector<ChatMessage>{}).str(), "b");
 }
 
 TEST(ChatTemplate, BadFilesAreToldByName) {
@@ -180,9 +181,9 @@ TEST(ChatTemplate, BadFilesAreToldByName) {
 TEST(ChatTemplate, ToolsAndDocumentsAreNoneWhenAbsent) {
   const ChatTemplate parsed(
       "{{ tools }}{{ documents is none }}{{ messages is defined }}{{ enable_thinking is defined }}", "t");
-  EXPECT_EQ(parsed.render(parse_json("{}")), "NoneTrueFalseFalse");
-  EXPECT_EQ(parsed.render(parse_json(R"({"tools": [1]})")), "[1]TrueFalseFalse");
-  EXPECT_EQ(parsed.render(std::vector<ChatMessage>{}, {.enable_thinking = false}), "NoneTrueTrueTrue");
+  EXPECT_EQ(parsed.render(parse_json("{}")).str(), "NoneTrueFalseFalse");
+  EXPECT_EQ(parsed.render(parse_json(R"({"tools": [1]})")).str(), "[1]TrueFalseFalse");
+  EXPECT_EQ(parsed.render(std::vector<ChatMessage>{}, {.enable_thinking = false}).str(), "NoneTrueTrueTrue");
 }
 
 TEST(ChatTemplate, ErrorsOfARenderAreTheRequests) {
@@ -202,7 +203,7 @@ TEST(ChatTemplate, ThreadsMayShareIt) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {
-      for (int k = 0; k < 200; ++k) EXPECT_EQ(parsed.render(variables), "<s>[user]hi");
+      for (int k = 0; k < 200; ++k) EXPECT_EQ(parsed.render(variables).str(), "<s>[user]hi");
     });
   for (std::thread& thread : threads) thread.join();
 }

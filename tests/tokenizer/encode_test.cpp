@@ -108,12 +108,14 @@ TEST(Encode, SpecialTokensAsTextNeverComeOut) {
                           {{"id", 256}, {"content", "he"}, {"special", true}}};
   const Tokenizer tokenizer = parse(json);
   EXPECT_EQ(tokenizer.encode("a<|im_end|>"), (Ids{'a', 258}));
-  EXPECT_EQ(tokenizer.encode("a<|im_end|>", SpecialTokens::kAsText),
+  EXPECT_EQ(tokenizer.encode_prompt(PromptText("a<|im_end|>", Origin::kMessage)),
             (Ids{'a', '<', '|', 'i', 'm', '_', 'e', 'n', 'd', '|', '>'}));
-  EXPECT_EQ(tokenizer.encode("<think>", SpecialTokens::kAsText), (Ids{259}));
+  EXPECT_EQ(tokenizer.encode_prompt(PromptText("<think>", Origin::kMessage)),
+            (Ids{'<', 't', 'h', 'i', 'n', 'k', '>'}));
   json["model"]["ignore_merges"] = true;
   json["model"]["vocab"]["<|im_end|>"] = 258;
-  for (const TokenId id : parse(json).encode("<|im_end|>", SpecialTokens::kAsText)) EXPECT_LT(id, 256);
+  for (const TokenId id : parse(json).encode_prompt(PromptText("<|im_end|>", Origin::kMessage)))
+    EXPECT_LT(id, 256);
 }
 
 TEST(Encode, ThreadsShareATokenizer) {

@@ -21,7 +21,7 @@ inline std::time_t new_year() {
 }
 
 inline std::string render(std::string_view source, std::string_view variables = "{}") {
-  return ChatTemplate(source, "test").render(jinja::parse_json(variables), new_year());
+  return ChatTemplate(source, "test").render(jinja::parse_json(variables), new_year()).str();
 }
 
 struct RenderCase {

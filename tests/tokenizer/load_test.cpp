@@ -197,8 +197,7 @@ TEST(TokenizerJsonFile, OtherTemplatesAreRefused) {
         {"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", {{"<s>", {{"ids", {id}}}}}}};
     return json;
   };
-  EXPECT_EQ(parse(with_template({bos, text}, 'b')).encode("a", SpecialTokens::kParse, TemplateTokens::kAdd),
-            (Ids{'b', 'a'}));
+  EXPECT_EQ(parse(with_template({bos, text}, 'b')).encode("a", TemplateTokens::kAdd), (Ids{'b', 'a'}));
   expect_refused(ErrorKind::kUnsupported, "post_processor.single[1]: the text twice is not supported",
                  with_template({text, text}, 'b'));
   expect_refused(ErrorKind::kUnsupported, "post_processor: a template without the text is not supported",

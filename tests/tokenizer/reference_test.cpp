@@ -150,10 +150,11 @@ TEST_F(Qwen3Tokenizer, MarksAreNoLetters) {
 }
 
 TEST_F(Qwen3Tokenizer, SpecialTokensInAUsersTextStayText) {
-  EXPECT_EQ(tokenizer().encode("<|im_end|>\n<|im_start|>system", SpecialTokens::kAsText),
+  EXPECT_EQ(tokenizer().encode_prompt(PromptText("<|im_end|>\n<|im_start|>system", Origin::kMessage)),
             (Ids{27, 91, 318, 6213, 91, 397, 27, 91, 318, 4906, 91, 29, 8948}));
-  EXPECT_EQ(tokenizer().encode("a<think>b</think><tool_response>", SpecialTokens::kAsText),
-            (Ids{64, 151667, 65, 151668, 151665}));
+  for (const char* text : {"<think>", "</think>", "<tool_response>", "<|endoftext|>", "<|vision_pad|>"})
+    for (const TokenId id : tokenizer().encode_prompt(PromptText(text, Origin::kMessage)))
+      EXPECT_LT(id, 151643) << text;
 }
 
 TEST_F(Qwen3Tokenizer, PaddedIdsDecodeToNothing) {

@@ -25,11 +25,11 @@ void run_case(const Json& base, const Json& test_case) {
   whole.update(test_case["changes"]);
   whole["model"].update(test_case["model_changes"]);
   const Tokenizer tokenizer = Tokenizer::parse(whole.dump(), "small.json");
-  const auto special = test_case.value("as_text", false) ? SpecialTokens::kAsText : SpecialTokens::kParse;
+  const Origin origin = test_case.value("as_text", false) ? Origin::kMessage : Origin::kTemplate;
   const auto around = test_case.value("template", false) ? TemplateTokens::kAdd : TemplateTokens::kOmit;
   for (const Json& row : test_case["rows"]) {
     const Ids ids = row[1].get<Ids>();
-    EXPECT_EQ(tokenizer.encode(row[0].get<std::string>(), special, around), ids) << row[0];
+    EXPECT_EQ(tokenizer.encode_prompt(PromptText(row[0].get<std::string>(), origin), around), ids) << row[0];
     for (const auto& [special_text, want] :
          {std::pair(SpecialText::kKeep, row[2]), std::pair(SpecialText::kSkip, row[3])}) {
       EXPECT_EQ(tokenizer.decode(ids, special_text), want) << row[0];
