@@ -10,20 +10,14 @@
 //
 // Each is measured several times; the file has median, lowest and highest (docs/results.md).
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstring>
-#include <ctime>
-#include <fstream>
-#include <iomanip>
 #include <iostream>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "llm/llm.h"
 #include "machine.h"
 #include "ops/cpu/kernels.h"
+#include "report.h"
 
 namespace nanovllm::bench {
 namespace {
@@ -91,44 +85,6 @@ Rates run(LLM& llm, int num_seqs, int prompt_length, int output_length) {
   return rates;
 }
 
-class Report {
- public:
-  void add(const std::string& name, std::vector<double> values, const char* unit) {
-    std::sort(values.begin(), values.end());
-    nlohmann::ordered_json row{{"name", name},
-                               {"value", rounded(values[values.size() / 2])},
-                               {"min", rounded(values.front())},
-                               {"max", rounded(values.back())},
-                               {"runs", values.size()},
-                               {"unit", unit}};
-    std::cout << name << " " << row["value"] << " " << unit << " (" << row["min"] << " to " << row["max"]
-              << ")\n";
-    rows_.push_back(row);
-  }
-
-  void write(const Options& options, const std::string& machine) const {
-    const std::time_t now = std::time(nullptr);
-    char date[16];
-    std::strftime(date, sizeof(date), "%Y-%m-%d", std::gmtime(&now));
-    const std::string file = options.result.substr(options.result.rfind('/') + 1);
-    nlohmann::ordered_json json{{"what", file.substr(0, file.rfind('.'))},
-                                {"machine", machine},
-                                {"date", date},
-                                {"commit", options.commit},
-                                {"command", options.command},
-                                {"model", options.model_name},
-                                {"rows", rows_}};
-    std::ofstream out(options.result);
-    out << json.dump(1) << "\n";
-    if (!out) fail(ErrorKind::kDevice, options.result, ": cannot write");
-  }
-
- private:
-  static double rounded(double value) { return std::round(value * 100) / 100; }
-
-  nlohmann::ordered_json rows_ = nlohmann::ordered_json::array();
-};
-
 void measure(const Options& options) {
   Report report;
   LLM llm({.model = options.model, .max_num_seqs = 16});
@@ -143,7 +99,8 @@ void measure(const Options& options) {
   report.add(name("prefill512"), prefill, "tok/s");
   report.add(name("decode1024"), run(llm, 1, 1024, 32).decode, "tok/s");
   report.add(name("batch16"), run(llm, 16, 16, 24).decode, "tok/s");
-  report.write(options, machine_name(threads, cpu::runnable_kernels().sets[0]->instruction_set));
+  report.write(options.result, machine_name(threads, cpu::runnable_kernels().sets[0]->instruction_set),
+               options.commit, options.command, options.model_name);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <limits>
 
 #include "base/error.h"
@@ -54,37 +55,39 @@ Bpe::Merge& Bpe::slot(uint64_t pair) {
   return merges_[i];
 }
 
-const Bpe::Merge* Bpe::find(TokenId left, TokenId right) const {
+int32_t Bpe::rank_of(TokenId left, TokenId right) const {
   const uint64_t pair = pair_key(left, right);
   const size_t mask = merges_.size() - 1;
   for (size_t i = hash(pair) & mask; merges_[i].pair != kNoPair; i = (i + 1) & mask)
-    if (merges_[i].pair == pair) return &merges_[i];
-  return nullptr;
+    if (merges_[i].pair == pair) return merges_[i].rank;
+  return -1;
 }
 
 void Bpe::add_merges(const BpeModel& model, std::string_view where) {
   if (model.merges.empty())
     fail(ErrorKind::kConfig, where, ": model.merges is empty, want the merges of a BPE model");
   merges_.resize(std::bit_ceil(model.merges.size() * 2));
+  results_.resize(model.merges.size());
+  std::string joined;
   for (size_t rank = 0; rank < model.merges.size(); ++rank) {
     const auto& [left, right] = model.merges[rank];
-    const auto id_of = [&](const std::string& text) {
+    const auto id_of = [&](std::string_view text) {
       const auto id = find_in_model(text);
       if (!id)
         fail(ErrorKind::kConfig, where, ": model.merges[", rank, "] needs \"", text,
              "\", which is not in model.vocab");
       return *id;
     };
-    Merge& merge = slot(pair_key(id_of(left), id_of(right)));
-    // A pair given twice keeps its last rank, as in Hugging Face.
-    merge = {pair_key(id_of(left), id_of(right)), int32_t(rank), id_of(left + right)};
+    const uint64_t pair = pair_key(id_of(left), id_of(right));
+    slot(pair) = {pair, int32_t(rank)};  // a pair given twice keeps its last rank, as in Hugging Face
+    results_[rank] = id_of(joined.assign(left).append(right));
   }
 }
 
 void Bpe::check_every_token_is_built(const BpeModel& model, std::string_view where) const {
   std::vector<bool> built(size_t(vocabulary_.num_tokens()));
   for (const Merge& merge : merges_)
-    if (merge.pair != kNoPair) built[size_t(merge.result)] = true;
+    if (merge.pair != kNoPair) built[size_t(results_[size_t(merge.rank)])] = true;
   for (const auto& [text, id] : model.vocab) {
     if (built[size_t(id)] || is_one_symbol(text) || kinds_[size_t(id)] == TokenKind::kModelAndAdded) continue;
     fail(ErrorKind::kConfig, where, ": no merge of the ", model.merges.size(),
@@ -92,68 +95,78 @@ void Bpe::check_every_token_is_built(const BpeModel& model, std::string_view whe
   }
 }
 
-void Bpe::add_candidate(Scratch& scratch, int32_t position) const {
-  const Symbol& left = scratch.symbols[size_t(position)];
-  if (left.next < 0) return;
-  const Symbol& right = scratch.symbols[size_t(left.next)];
-  const Merge* merge = find(left.id, right.id);
-  if (!merge) return;
-  scratch.heap.push_back({merge->rank, position, left.length + right.length, merge->result});
+// Whether the symbol there may be merged with the next.
+bool Bpe::rank_pair(std::vector<Symbol>& symbols, int32_t position) const {
+  Symbol& left = symbols[size_t(position)];
+  left.rank = left.next < 0 ? -1 : rank_of(left.id, symbols[size_t(left.next)].id);
+  return left.rank >= 0;
 }
 
 void Bpe::encode_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& ids) const {
-  constexpr auto later = [](const Candidate& a, const Candidate& b) {
-    return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
-  };
+  if (ignore_merges_) {
+    const auto id = vocabulary_.find(spell_bytes(word));
+    if (id && kinds_[size_t(*id)] == TokenKind::kModel) return ids.push_back(*id);
+  }
   std::vector<Symbol>& symbols = scratch.symbols;
-  std::vector<Candidate>& heap = scratch.heap;
+  std::vector<uint64_t>& heap = scratch.heap;
   const auto size = int32_t(word.size());
-  symbols.clear();
+  symbols.resize(word.size());
+  for (int32_t i = 0; i < size; ++i)
+    symbols[size_t(i)] = {byte_ids_[static_cast<unsigned char>(word[size_t(i)])], i - 1,
+                          i + 1 < size ? i + 1 : -1, -1};
+
+  const auto candidate = [&](int32_t position) {
+    return uint64_t(uint32_t(symbols[size_t(position)].rank)) << 32 | uint32_t(position);
+  };
   heap.clear();
   for (int32_t i = 0; i < size; ++i)
-    symbols.push_back(
-        {byte_ids_[static_cast<unsigned char>(word[size_t(i)])], i - 1, i + 1 < size ? i + 1 : -1, 1});
-  for (int32_t i = 0; i < size; ++i) add_candidate(scratch, i);
-  std::make_heap(heap.begin(), heap.end(), later);
-
+    if (rank_pair(symbols, i)) heap.push_back(candidate(i));
+  std::make_heap(heap.begin(), heap.end(), std::greater<>());
   const auto offer = [&](int32_t position) {
-    const size_t before = heap.size();
-    add_candidate(scratch, position);
-    if (heap.size() > before) std::push_heap(heap.begin(), heap.end(), later);
+    if (!rank_pair(symbols, position)) return;
+    heap.push_back(candidate(position));
+    std::push_heap(heap.begin(), heap.end(), std::greater<>());
   };
   while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), later);
-    const Candidate best = heap.back();
+    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
+    const auto position = int32_t(heap.back() & 0xFFFFFFFF), rank = int32_t(heap.back() >> 32);
     heap.pop_back();
-    Symbol& left = symbols[size_t(best.position)];
-    // A symbol only ever grows to the right, so the same length means the same pair.
-    if (left.length == 0 || left.next < 0) continue;
-    Symbol& right = symbols[size_t(left.next)];
-    if (left.length + right.length != best.length) continue;
-    left.id = best.result;
-    left.length = best.length;
-    left.next = right.next;
-    right.length = 0;
-    if (left.next >= 0) symbols[size_t(left.next)].previous = best.position;
+    Symbol& left = symbols[size_t(position)];
+    if (left.rank != rank) continue;
+    left.id = results_[size_t(rank)];
+    symbols[size_t(left.next)].rank = -1;  // joined to its left neighbour
+    left.next = symbols[size_t(left.next)].next;
+    if (left.next >= 0) symbols[size_t(left.next)].previous = position;
     if (left.previous >= 0) offer(left.previous);
-    offer(best.position);
+    offer(position);
   }
   for (int32_t i = 0; i >= 0 && i < size; i = symbols[size_t(i)].next) ids.push_back(symbols[size_t(i)].id);
 }
 
 void Bpe::encode(std::span<const std::string_view> words, std::vector<TokenId>& ids) const {
   constexpr auto kMaxWord = size_t(std::numeric_limits<int32_t>::max());
+  // Texts repeat their words, and the ids of one seen before stand in `ids` already. A word takes the place of
+  // another with the same hash.
+  struct Seen {
+    std::string_view word;
+    size_t begin = 0, end = 0;
+  };
+  constexpr size_t kMaxSeen = 4096, kMaxSeenBytes = 32;
+  std::vector<Seen> seen(std::bit_ceil(std::clamp<size_t>(words.size() / 2, 1, kMaxSeen)));
   Scratch scratch;
   for (const std::string_view word : words) {
     ASSERT(word.size() <= kMaxWord);  // Tokenizer::encode refuses longer texts
-    if (ignore_merges_) {
-      const auto id = vocabulary_.find(spell_bytes(word));
-      if (id && kinds_[size_t(*id)] == TokenKind::kModel) {
-        ids.push_back(*id);
-        continue;
-      }
+    if (word.size() > kMaxSeenBytes) {
+      encode_word(word, scratch, ids);
+      continue;
     }
-    encode_word(word, scratch, ids);
+    Seen& known = seen[std::hash<std::string_view>()(word) & (seen.size() - 1)];
+    const size_t begin = ids.size();
+    if (known.word == word)
+      for (size_t i = known.begin; i < known.end; ++i) ids.push_back(ids[i]);
+    else
+      encode_word(word, scratch, ids);
+    known = {word, begin, ids.size()};
   }
 }
 

@@ -1,8 +1,8 @@
 // Byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909): a word starts as its bytes; the adjacent pair
 // of the lowest merge rank, leftmost first, is joined until no pair of neighbours has a merge.
 //
-// O(n log n) in the length of the word: neighbours are a linked list, candidates wait in a heap, and one that
-// a merge has overtaken is recognised by its length when it comes up.
+// O(n log n) in the length of the word: neighbours are a linked list, candidates wait in a heap, and one whose
+// pair a merge has changed is recognised by its rank when it comes up.
 #pragma once
 
 #include <array>
@@ -21,8 +21,8 @@ namespace nanovllm {
 
 struct BpeModel {
   std::vector<Vocabulary::Entry> vocab;
-  std::vector<std::pair<std::string, std::string>> merges;  // by rank, spelled
-  bool ignore_merges = false;                               // a word that is a token is that token
+  std::vector<std::pair<std::string_view, std::string_view>> merges;  // by rank, spelled
+  bool ignore_merges = false;                                         // a word that is a token is that token
 };
 
 // Safe to share between threads.
@@ -41,21 +41,17 @@ class Bpe {
   struct Merge {
     uint64_t pair = kNoPair;  // left id in the upper half, right id in the lower
     int32_t rank = 0;
-    TokenId result = -1;
   };
   struct Symbol {
     TokenId id;
     int32_t previous, next;  // -1 = none
-    int32_t length;          // bytes; 0 = joined to its left neighbour
-  };
-  // A pair that may be merged. Older ranks first, then the leftmost.
-  struct Candidate {
-    int32_t rank, position, length;
-    TokenId result;
+    int32_t rank;            // of the merge with the next symbol; -1 = there is none
   };
   struct Scratch {
     std::vector<Symbol> symbols;
-    std::vector<Candidate> heap;
+    // Pairs that may be merged: the rank in the upper half, the left symbol's position in the lower, so that the
+    // least is the next merge.
+    std::vector<uint64_t> heap;
   };
   static constexpr uint64_t kNoPair = ~uint64_t{0};
 
@@ -64,11 +60,11 @@ class Bpe {
   }
   static size_t hash(uint64_t pair);
   Merge& slot(uint64_t pair);
-  const Merge* find(TokenId left, TokenId right) const;
+  int32_t rank_of(TokenId left, TokenId right) const;
   void add_merges(const BpeModel& model, std::string_view where);
   void check_every_token_is_built(const BpeModel& model, std::string_view where) const;
   std::optional<TokenId> find_in_model(std::string_view text) const;
-  void add_candidate(Scratch& scratch, int32_t position) const;
+  bool rank_pair(std::vector<Symbol>& symbols, int32_t position) const;
   void encode_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& ids) const;
 
   const Vocabulary& vocabulary_;
@@ -79,6 +75,7 @@ class Bpe {
   std::vector<TokenKind> kinds_;       // by id
   std::array<TokenId, 256> byte_ids_;  // -1 for bytes that UTF-8 never has and the vocabulary lacks
   std::vector<Merge> merges_;          // open addressing, a power of two, at most half full
+  std::vector<TokenId> results_;       // what a merge makes, by rank
 };
 
 }  // namespace nanovllm

@@ -40,16 +40,23 @@ std::string spell_bytes(std::string_view bytes) {
   return text;
 }
 
-std::string unspell_bytes(std::string_view text) {
+void append_unspelled(std::string_view text, std::string& bytes) {
   const Alphabet& table = alphabet();
-  std::string bytes;
+  const size_t begin = bytes.size();
   for (size_t i = 0; i < text.size();) {
-    const Utf8Head head = utf8_head(text.substr(i));
-    if (head.code_point >= kNumSymbols || table.bytes[head.code_point] < 0) return std::string(text);
-    bytes += char(table.bytes[head.code_point]);
-    i += size_t(head.length);
+    // One byte of ASCII, or two of up to U+07FF: no symbol is longer.
+    const auto first = static_cast<unsigned char>(text[i++]);
+    int code_point = first;
+    if (first >= 0xC0 && first < 0xE0 && i < text.size())
+      code_point = (first & 0x1F) << 6 | (static_cast<unsigned char>(text[i++]) & 0x3F);
+    else if (first >= 0x80)
+      code_point = kNumSymbols;
+    if (code_point >= kNumSymbols || table.bytes[size_t(code_point)] < 0) {
+      bytes.replace(begin, bytes.npos, text);
+      return;
+    }
+    bytes += char(table.bytes[size_t(code_point)]);
   }
-  return bytes;
 }
 
 }  // namespace nanovllm

@@ -16,8 +16,8 @@ std::string_view byte_symbol(unsigned char byte);
 
 std::string spell_bytes(std::string_view bytes);
 
-// What a spelled token stands for. Text with any character outside the alphabet stands for itself, as in
-// Hugging Face's ByteLevel decoder (added tokens may hold spaces). text is valid UTF-8.
-std::string unspell_bytes(std::string_view text);
+// Appends what a spelled token stands for. Text with any character outside the alphabet stands for itself, as
+// in Hugging Face's ByteLevel decoder (added tokens may hold spaces). text is valid UTF-8.
+void append_unspelled(std::string_view text, std::string& bytes);
 
 }  // namespace nanovllm

@@ -35,14 +35,13 @@ bool is_after_unicode_9(char32_t c) {
   return range != std::end(kAfterUnicode9) && range->first <= c;
 }
 
-// Below U+0300 no character composes with a neighbour and each is its own NFC; below U+0080 its own NFKC.
-bool is_normal_already(std::string_view text, NormalForm form) {
-  const unsigned char limit = form == NormalForm::kNfc ? 0xCC : 0x80;
-  return std::all_of(text.begin(), text.end(), [&](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return byte < limit || (limit > 0x80 && (byte & 0xC0) == 0x80);
-  });
+// Below U+0300 each character is its own NFC, below U+0080 its own NFKC, and composes with none before it. byte:
+// the first of a character.
+bool is_plain(char byte, NormalForm form) {
+  return static_cast<unsigned char>(byte) < (form == NormalForm::kNfc ? 0xCC : 0x80);
 }
+
+bool begins_character(char byte) { return (byte & 0xC0) != 0x80; }
 
 int combining_class(utf8proc_int32_t code_point) {
   return utf8proc_get_property(code_point)->combining_class;
@@ -66,14 +65,9 @@ void flush(std::vector<utf8proc_int32_t>& decomposed, std::string& out) {
   decomposed.clear();
 }
 
-}  // namespace
-
-std::string normalize(std::string_view text, NormalForm form) {
-  if (is_normal_already(text, form)) return std::string(text);
+void normalize_stretch(std::string_view text, NormalForm form, std::string& out) {
   constexpr int kMaxDecomposed = 32;  // characters; Unicode's longest is 18
   const int compatibility = form == NormalForm::kNfkc ? UTF8PROC_COMPAT : 0;
-  std::string out;
-  out.reserve(text.size());
   std::vector<utf8proc_int32_t> decomposed;
   decomposed.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
@@ -92,6 +86,27 @@ std::string normalize(std::string_view text, NormalForm form) {
     decomposed.insert(decomposed.end(), parts, parts + count);
   }
   flush(decomposed, out);
+}
+
+}  // namespace
+
+std::string normalize(std::string_view text, NormalForm form) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t done = 0; done < text.size();) {
+    const auto is_other = [&](char byte) { return begins_character(byte) && !is_plain(byte, form); };
+    const auto is_plain_head = [&](char byte) { return begins_character(byte) && is_plain(byte, form); };
+    const auto other = std::find_if(text.begin() + std::ptrdiff_t(done), text.end(), is_other);
+    const auto next_plain = std::find_if(other, text.end(), is_plain_head);
+    // The last plain character belongs to the stretch: what follows may compose with it.
+    size_t begin = size_t(other - text.begin());
+    if (other != text.end() && begin > done) do
+        --begin;
+      while (!begins_character(text[begin]));
+    out += text.substr(done, begin - done);
+    done = size_t(next_plain - text.begin());
+    normalize_stretch(text.substr(begin, done - begin), form, out);
+  }
   return out;
 }
 

@@ -1,5 +1,6 @@
 #include "tokenizer/tokenizer_json.h"
 
+#include <limits>
 #include <utility>
 
 #include "tokenizer/json_fields.h"
@@ -17,18 +18,24 @@ std::string_view type_of(const JsonValue& part) { return part.at("type").as_stri
   fail(ErrorKind::kUnsupported, part.path(), ": \"", what, "\" is not supported, only ", supported);
 }
 
-std::pair<std::string, std::string> read_merge(const JsonValue& merge) {
-  if (merge.is_string()) {
-    const std::string_view text = merge.as_string();
-    const size_t space = text.find(' ');
-    if (space == text.npos || text.find(' ', space + 1) != text.npos)
-      fail(ErrorKind::kConfig, merge.path(), ": is \"", text, "\", want two pieces with a space between");
-    return {std::string(text.substr(0, space)), std::string(text.substr(space + 1))};
+// A hundred thousand of these are read, so a value gets its path in an error only.
+std::pair<std::string_view, std::string_view> read_merge(const JsonValue& merges,
+                                                         simdjson::dom::element element, size_t index) {
+  std::string_view left, right;
+  if (element.get(left) == simdjson::SUCCESS) {
+    const size_t space = left.find(' ');
+    if (space == left.npos || left.find(' ', space + 1) != left.npos)
+      fail(ErrorKind::kConfig, merges.item(element, index).path(), ": is \"", left,
+           "\", want two pieces with a space between");
+    return {left.substr(0, space), left.substr(space + 1)};
   }
-  std::vector<std::string> pieces;
-  merge.for_each_item([&](const JsonValue& piece) { pieces.emplace_back(piece.as_string()); });
-  if (pieces.size() != 2) fail(ErrorKind::kConfig, merge.path(), ": has ", pieces.size(), " pieces, want 2");
-  return {std::move(pieces[0]), std::move(pieces[1])};
+  simdjson::dom::array pair;
+  if (element.get(pair) == simdjson::SUCCESS && pair.size() == 2 &&
+      pair.at(0).get(left) == simdjson::SUCCESS && pair.at(1).get(right) == simdjson::SUCCESS)
+    return {left, right};
+  const JsonValue merge = merges.item(element, index);
+  merge.for_each_item([](const JsonValue& piece) { piece.as_string(); });  // throws where one is no string
+  fail(ErrorKind::kConfig, merge.path(), ": has ", merge.as_array().size(), " pieces, want 2");
 }
 
 // unk_token and fuse_unk have no effect: a byte-level vocabulary knows every byte (Bpe checks it).
@@ -46,10 +53,14 @@ BpeModel read_model(const JsonValue& model) {
   out.ignore_merges = model.flag("ignore_merges", false);
   const JsonValue vocab = model.at("vocab");
   for (const auto [text, id] : vocab.as_object()) {
-    const JsonValue value(id, vocab.path() + "[\"" + std::string(text) + "\"]");
-    out.vocab.push_back({std::string(text), value.as_token_id()});
+    int64_t number = -1;
+    if (id.get(number) != simdjson::SUCCESS || number < 0 || number > std::numeric_limits<TokenId>::max())
+      number = JsonValue(id, vocab.path() + "[\"" + std::string(text) + "\"]").as_token_id();  // throws
+    out.vocab.push_back({text, TokenId(number)});
   }
-  model.at("merges").for_each_item([&](const JsonValue& merge) { out.merges.push_back(read_merge(merge)); });
+  const JsonValue merges = model.at("merges");
+  for (const simdjson::dom::element merge : merges.as_array())
+    out.merges.push_back(read_merge(merges, merge, out.merges.size()));
   return out;
 }
 
@@ -189,9 +200,10 @@ std::optional<std::string> read_token_text(const JsonValue& config, std::string_
 
 // "truncation" and "padding" are settings of a training run: transformers resets them before it encodes.
 TokenizerJson read_tokenizer_json(std::string_view json, std::string_view where) {
-  simdjson::dom::parser parser;
-  const JsonValue root = parse_json(parser, json, where);
+  const auto parser = std::make_shared<simdjson::dom::parser>();
+  const JsonValue root = parse_json(*parser, json, where);
   TokenizerJson out;
+  out.document = parser;
   out.model = read_model(root.at("model"));
   if (root.has("added_tokens"))
     root.at("added_tokens").for_each_item([&](const JsonValue& token) {

@@ -2,6 +2,7 @@
 // error that names it; nothing is approximated.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 namespace nanovllm {
 
 struct TokenizerJson {
+  std::shared_ptr<const void> document;  // what the model's texts are views of
   BpeModel model;
   std::vector<AddedToken> added_tokens;
   std::vector<NormalForm> normalizers;

@@ -2,11 +2,11 @@
 // const.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "base/token.h"
@@ -16,12 +16,12 @@ namespace nanovllm {
 class Vocabulary {
  public:
   struct Entry {
-    std::string text;  // as spelled in the file
+    std::string_view text;  // as spelled in the file
     TokenId id;
   };
   // where: the file, for errors. throws Error(kConfig): an id or a text given twice, an id below 0 or above
   // 2^22
-  Vocabulary(std::vector<Entry> entries, std::string_view where);
+  Vocabulary(std::span<const Entry> entries, std::string_view where);
   Vocabulary(const Vocabulary&) = delete;
   Vocabulary& operator=(const Vocabulary&) = delete;
   Vocabulary(Vocabulary&&) = default;
@@ -34,11 +34,15 @@ class Vocabulary {
 
  private:
   struct Token {
-    std::string text, bytes;
+    size_t begin = 0;  // in pool_: the text, then the bytes
+    uint32_t text_size = 0, num_bytes = 0;
     bool known = false;
   };
-  std::vector<Token> tokens_;  // by id; never grows: ids_ points into it
-  std::unordered_map<std::string_view, TokenId> ids_;
+  TokenId& slot(std::string_view text);
+
+  std::string pool_;
+  std::vector<Token> tokens_;   // by id
+  std::vector<TokenId> slots_;  // by text, open addressing: a power of two, at most half full, -1 = empty
 };
 
 }  // namespace nanovllm

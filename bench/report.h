@@ -1,0 +1,23 @@
+// The result of a benchmark: rows of medians and ranges, as docs/results.md has them.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace nanovllm::bench {
+
+class Report {
+ public:
+  // values: one a run. Prints the row too.
+  void add(const std::string& name, std::vector<double> values, const std::string& unit);
+
+  // path: bench/results/<machine>/<what>.json. throws Error(kDevice)
+  void write(const std::string& path, const std::string& machine, const std::string& commit,
+             const std::string& command, const std::string& model) const;
+
+ private:
+  nlohmann::ordered_json rows_ = nlohmann::ordered_json::array();
+};
+
+}  // namespace nanovllm::bench
