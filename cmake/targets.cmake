@@ -19,7 +19,8 @@ function(nanovllm_test name)
   add_executable(test_${name} ${ARG_SOURCES})
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(test_${name} PRIVATE
-    NANOVLLM_SOURCE_DIR="${PROJECT_SOURCE_DIR}" NANOVLLM_BINARY_DIR="${PROJECT_BINARY_DIR}")
+    NANOVLLM_SOURCE_DIR="${PROJECT_SOURCE_DIR}" NANOVLLM_BINARY_DIR="${PROJECT_BINARY_DIR}"
+    NANOVLLM_QWEN3_TOKENIZER="${NANOVLLM_QWEN3_TOKENIZER}" NANOVLLM_CHAT_TEMPLATES="${NANOVLLM_CHAT_TEMPLATES}")
   target_compile_options(test_${name} PRIVATE -O1)
   target_link_libraries(test_${name} PRIVATE ${ARG_LINKS} GTest::gtest GTest::gtest_main)
   if(NOT TARGET test_base)

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -18,8 +19,20 @@ inline std::filesystem::path golden(const std::string& name) {
   return source_dir() / "tests" / "golden" / name;
 }
 inline std::filesystem::path demo_model() { return source_dir() / "models" / "demo"; }
-// Reference data that is other people's and therefore never in the repository; tests skip where it is absent.
-inline std::filesystem::path shared_dir() { return source_dir().parent_path() / "shared"; }
+// Other people's files, which are never in the repository; tests skip where they are absent. The folders are set
+// when configuring (-D), or by environment variables of the same names when testing.
+inline std::filesystem::path outside_dir(const char* variable, const char* configured) {
+  const char* given = std::getenv(variable);
+  return given ? given : configured;
+}
+// tokenizer.json and tokenizer_config.json of Qwen3, and chat.jsonl: what transformers makes of conversations.
+inline std::filesystem::path qwen3_tokenizer_dir() {
+  return outside_dir("NANOVLLM_QWEN3_TOKENIZER", NANOVLLM_QWEN3_TOKENIZER);
+}
+// templates/: published chat templates; conversations.json and expected.jsonl: what transformers renders.
+inline std::filesystem::path chat_templates_dir() {
+  return outside_dir("NANOVLLM_CHAT_TEMPLATES", NANOVLLM_CHAT_TEMPLATES);
+}
 
 // A fresh folder, removed at the end of the test.
 class ScratchFolder {

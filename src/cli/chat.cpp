@@ -53,7 +53,7 @@ struct Answer {
 // Streams the answer to the conversation so far.
 Answer answer(LLM& llm, const std::vector<ChatMessage>& messages, const ChatCommandOptions& options,
               Interrupts& interrupts, Output& output) {
-  const Prompt prompt(render_chat(llm.chat_template(), messages, options.chat));
+  const Prompt prompt(render_chat(llm.chat_template(), to_value(messages), options.chat));
   const RequestId id = llm.add_request(prompt, resolve(options.sampling, llm.generation_config()));
   Answer result;
   while (llm.has_unfinished()) {

@@ -1,7 +1,6 @@
 // How messages become a prompt, as a user says it on the command line.
 #pragma once
 
-#include <span>
 #include <string>
 
 #include "tokenizer/chat_template.h"
@@ -14,8 +13,8 @@ struct ChatFlags {
   bool special_tokens_in_messages = false;
 };
 
-// throws Error(kRequest): what the template refuses
-PromptText render_chat(const ChatTemplate& chat_template, std::span<const ChatMessage> messages,
+// messages: a list of dicts (chat_messages.h). throws Error(kRequest): what the template refuses
+PromptText render_chat(const ChatTemplate& chat_template, const jinja::Value& messages,
                        const ChatFlags& flags);
 
 }  // namespace nanovllm::cli

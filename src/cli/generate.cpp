@@ -69,7 +69,8 @@ Prompt make_prompt(const PromptLine& line, const GenerateOptions& options, const
   if (line.token_ids) return Prompt(*line.token_ids);
   if (!options.apply_chat_template && !line.messages) return Prompt(line.text);
   const std::vector<ChatMessage> only{{"user", line.text}};
-  return Prompt(render_chat(llm.chat_template(), line.messages ? *line.messages : only, options.chat));
+  return Prompt(
+      render_chat(llm.chat_template(), line.messages ? *line.messages : to_value(only), options.chat));
 }
 
 std::vector<PromptLine> all_prompts(const GenerateOptions& options) {

@@ -31,18 +31,6 @@ std::vector<TokenId> token_ids(const char* key, const json& value) {
   return ids;
 }
 
-std::vector<ChatMessage> messages(const json& value) {
-  std::vector<ChatMessage> result;
-  if (!value.is_array() || value.empty()) wrong("messages", value, "a list of messages");
-  for (const json& message : value) {
-    if (!message.is_object() || !message.contains("role") || !message["role"].is_string() ||
-        !message.contains("content") || !message["content"].is_string())
-      wrong("messages", message, "an object with the strings role and content");
-    result.push_back({message["role"].get<std::string>(), message["content"].get<std::string>()});
-  }
-  return result;
-}
-
 std::optional<int> whole_number(const json& line, const char* key) {
   if (!line.contains(key)) return std::nullopt;
   const json& value = line[key];
@@ -94,7 +82,7 @@ PromptLine parse_object(const std::string& text) {
          line.contains("prompt") ? "and" : "nor", " messages, want one of them");
   PromptLine prompt;
   if (line.contains("messages")) {
-    prompt.messages = messages(line["messages"]);
+    prompt.messages = prepare_messages(jinja::parse_json(line["messages"].dump()));
   } else if (line["prompt"].is_string()) {
     prompt.text = line["prompt"].get<std::string>();
   } else {

@@ -18,7 +18,7 @@ namespace nanovllm::cli {
 struct PromptLine {
   std::string text;                               // of "prompt"
   std::optional<std::vector<TokenId>> token_ids;  // of "prompt"
-  std::optional<std::vector<ChatMessage>> messages;
+  std::optional<jinja::Value> messages;           // a list, prepared (chat_messages.h)
   SamplingFlags sampling;
   std::string error;  // what is wrong with this line; "" = nothing: the other lines go on
 };

@@ -92,15 +92,12 @@ PromptText ChatTemplate::render(const Value& variables, std::time_t now) const {
 }
 
 PromptText ChatTemplate::render(std::span<const ChatMessage> messages, const ChatOptions& options) const {
-  std::vector<Value> list;
-  for (const ChatMessage& message : messages) {
-    Dict dict;
-    dict.set("role", Value::string({message.role, Origin::kMessage}));
-    dict.set("content", Value::string({message.content, Origin::kMessage}));
-    list.push_back(Value::dict(std::move(dict)));
-  }
+  return render_messages(to_value(messages), options);
+}
+
+PromptText ChatTemplate::render_messages(const Value& messages, const ChatOptions& options) const {
   Dict variables;
-  variables.set("messages", Value::list(std::move(list)));
+  variables.set("messages", messages);
   variables.set("add_generation_prompt", Value::boolean(options.add_generation_prompt));
   if (options.enable_thinking) variables.set("enable_thinking", Value::boolean(*options.enable_thinking));
   return render(Value::dict(std::move(variables)));

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "tokenizer/chat_messages.h"
 #include "tokenizer/jinja_json.h"
 #include "tokenizer/jinja_value.h"
 #include "tokenizer/prompt_text.h"
@@ -22,10 +23,6 @@ namespace nanovllm {
 namespace jinja {
 struct Template;
 }
-
-struct ChatMessage {
-  std::string role, content;
-};
 
 struct ChatOptions {
   bool add_generation_prompt = true;    // end with the opening of the assistant's turn
@@ -51,6 +48,7 @@ class ChatTemplate {
   // eos_token).
   PromptText render(const jinja::Value& variables, std::time_t now = std::time(nullptr)) const;
   PromptText render(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;
+  PromptText render_messages(const jinja::Value& messages, const ChatOptions& options = {}) const;
 
  private:
   std::shared_ptr<const jinja::Template> template_;  // shared by copies; immutable

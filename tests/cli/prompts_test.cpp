@@ -36,7 +36,7 @@ TEST(Prompts, JsonlHasPromptsIdsMessagesAndParameters) {
   EXPECT_EQ(lines[0].sampling.stop_token_ids, (std::vector<TokenId>{1, 2}));
   EXPECT_EQ(lines[1].token_ids, (std::vector<TokenId>{5, 6}));
   ASSERT_TRUE(lines[2].messages);
-  EXPECT_EQ((*lines[2].messages)[0].content, "hi");
+  EXPECT_EQ(lines[2].messages->items()[0].as_dict().find("content")->text(), "hi");
 }
 
 TEST(Prompts, ABadLineSaysWhatIsWrongAndWhere) {
@@ -50,10 +50,8 @@ TEST(Prompts, ABadLineSaysWhatIsWrongAndWhere) {
   EXPECT_EQ(error(R"({"prompt": [1.5]})"), "p.jsonl:3: prompt is [1.5], want a list of token ids");
   EXPECT_EQ(error(R"({"prompt": [99999999999]})"),
             "p.jsonl:3: prompt is [99999999999], want a list of token ids");
-  EXPECT_EQ(error(R"({"messages": []})"), "p.jsonl:3: messages is [], want a list of messages");
-  EXPECT_NE(
-      error(R"({"messages": [{"role": "user"}]})").find("want an object with the strings role and content"),
-      std::string::npos);
+  EXPECT_EQ(error(R"({"messages": []})"), "p.jsonl:3: messages: is empty, want a list of messages");
+  EXPECT_NE(error(R"({"messages": [{"content": "a"}]})").find("messages[0]: has no role"), std::string::npos);
   EXPECT_EQ(error(R"({"prompt": "a", "temperature": "hot"})"),
             "p.jsonl:3: temperature is \"hot\", want a number");
   EXPECT_EQ(error(R"({"prompt": "a", "top_k": 1.5})"), "p.jsonl:3: top_k is 1.5, want a whole number");

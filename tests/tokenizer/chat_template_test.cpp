@@ -49,7 +49,7 @@ TEST(ChatTemplate, RendersTheDemoModelsChats) {
 }
 
 TEST(ChatTemplate, RendersQwen3AsTransformersDoes) {
-  const std::filesystem::path folder = test::shared_dir() / "qwen3-tokenizer";
+  const std::filesystem::path folder = test::qwen3_tokenizer_dir();
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no reference data";
   const auto chat_template = ChatTemplate::load(folder);
   ASSERT_TRUE(chat_template);
@@ -66,7 +66,7 @@ TEST(ChatTemplate, RendersQwen3AsTransformersDoes) {
 // What a row of expected.jsonl renders to; continue_final_message cuts afterwards and is not the template's
 // business.
 TEST(ChatTemplate, RendersPublishedTemplatesAsTransformersDoes) {
-  const std::filesystem::path folder = test::shared_dir() / "chat-templates";
+  const std::filesystem::path folder = test::chat_templates_dir();
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no reference data";
   std::map<std::string, ChatTemplate> templates;
   for (const auto& file : std::filesystem::directory_iterator(folder / "templates"))
@@ -115,9 +115,7 @@ TEST(ChatTemplate, RendersPublishedTemplatesAsTransformersDoes) {
 }
 
 TEST(ChatTemplate, AnswersSmallQuestionsAsJinjaDoes) {
-  const std::filesystem::path file = test::shared_dir() / "chat-templates" / "snippets.jsonl";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no reference data";
-  const std::vector<Value> rows = json_lines(file);
+  const std::vector<Value> rows = json_lines(test::golden("templates") / "snippets.jsonl");
   EXPECT_GT(rows.size(), 500u);
   for (const Value& row : rows) {
     const std::string& source = at(row, "source").text();
@@ -133,6 +131,68 @@ TEST(ChatTemplate, AnswersSmallQuestionsAsJinjaDoes) {
       EXPECT_TRUE(error) << source << ": " << failure.what();
     }
   }
+}
+
+// Qwen3's template keeps the thinking of the running tool loop and drops that of turns that are over.
+TEST(ChatTemplate, ThinkingIsKeptInTheToolLoopOnly) {
+  const std::filesystem::path folder = test::qwen3_tokenizer_dir();
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "no reference data";
+  const auto chat_template = *ChatTemplate::load(folder);
+  const std::string call = R"("tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}])";
+  for (const std::string first :
+       {R"("content": "<think>\nA\n</think>\n\n")", R"("content": "", "reasoning_content": "A")"}) {
+    const std::string loop = R"([{"role": "user", "content": "q"}, {"role": "assistant", )" + first + ", " +
+                             call + R"(}, {"role": "tool", "content": "r"})";
+    const auto render = [&](const std::string& more) {
+      return chat_template.render(parse_json("{\"messages\": " + loop + more + "]}")).str();
+    };
+    const std::string kept =
+        "<|im_start|>assistant\n<think>\nA\n</think>\n\n<tool_call>\n{\"name\": \"f\", "
+        "\"arguments\": {\"a\": 1}}\n</tool_call><|im_end|>\n";
+    EXPECT_NE(render("").find(kept), std::string::npos);
+    const std::string over = render(
+        R"(, {"role": "assistant", "content": "<think>\nB\n</think>\n\nd"}, {"role": "user", "content": "e"})");
+    EXPECT_EQ(over.find("<think>"), std::string::npos);
+    EXPECT_NE(over.find("<|im_start|>assistant\nd<|im_end|>\n<|im_start|>user\ne"), std::string::npos);
+  }
+}
+
+// Content may be absent, null, a text, or parts of text, as in OpenAI's API.
+TEST(ChatMessages, ContentOfEveryKind) {
+  const std::string calls = R"("tool_calls": [{"function": {"name": "f", "arguments": {}}}]})";
+  std::vector<std::filesystem::path> folders{test::demo_model()};
+  if (std::filesystem::exists(test::qwen3_tokenizer_dir())) folders.push_back(test::qwen3_tokenizer_dir());
+  for (const std::filesystem::path& folder : folders) {
+    const auto chat_template = *ChatTemplate::load(folder);
+    const auto render = [&](const std::string& content) {
+      return chat_template
+          .render_messages(prepare_messages(parse_json(
+              R"([{"role": "user", "content": "q"}, {"role": "assistant", )" + content + calls + "]")))
+          .str();
+    };
+    const std::string want = render(R"("content": "", )");
+    EXPECT_EQ(render(""), want);
+    EXPECT_EQ(render(R"("content": null, )"), want);
+    EXPECT_EQ(render(R"("content": [], )"), want);
+    EXPECT_EQ(render(R"("content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], )"),
+              render(R"("content": "a\nb", )"));
+  }
+}
+
+TEST(ChatMessages, WhatIsNoMessageIsNamed) {
+  const auto expect_refused = [](const char* messages, std::string_view part) {
+    expect_error(ErrorKind::kRequest, part, [&] { prepare_messages(parse_json(messages)); });
+  };
+  expect_refused("[]", "messages: is empty, want a list of messages");
+  expect_refused("{}", "messages: is dict, want a list of messages");
+  expect_refused("[3]", "messages[0]: has no role");
+  expect_refused(R"([{"role": "user", "content": "a"}, {"content": "a"}])", "messages[1]: has no role");
+  expect_refused(R"([{"role": "", "content": "a"}])", "messages[0]: has no role");
+  expect_refused(R"([{"role": "user", "content": 5}])", "messages[0].content: is int, want a text");
+  expect_refused(
+      R"([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {}}]}])",
+      "messages[0].content[1]: is type image_url, want {\"type\": \"text\"");
+  expect_refused(R"([{"role": "user", "content": ["a"]}])", "messages[0].content[0]: is a value of type str");
 }
 
 constexpr std::string_view kSmall =

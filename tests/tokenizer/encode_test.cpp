@@ -84,6 +84,28 @@ TEST(Normalizer, ALongRunOfMarksIsNotQuadratic) {
   EXPECT_EQ(text, "\u00e1" + below.substr(1) + above.substr(3));
 }
 
+// Words seen before take their ids from the text so far; more words than are remembered push each other out.
+TEST(Encode, WordsSeenBeforeHaveTheSameIds) {
+  const Tokenizer tokenizer = Tokenizer::load(test::demo_model());
+  std::mt19937 random(9);
+  std::vector<std::string> words;
+  std::vector<Ids> alone;
+  for (int i = 0; i < 9000; ++i) {
+    std::string word = " ";
+    for (size_t length = 1 + random() % 40; word.size() < length + 1;) word += char('a' + random() % 26);
+    alone.push_back(tokenizer.encode(word));
+    words.push_back(word);
+  }
+  std::string text;
+  Ids want;
+  for (int i = 0; i < 40000; ++i) {
+    const size_t k = std::min<size_t>(random() % 9000, random() % 9000);
+    text += words[k];
+    want.insert(want.end(), alone[k].begin(), alone[k].end());
+  }
+  EXPECT_EQ(tokenizer.encode(text), want);
+}
+
 TEST(Encode, InvalidUtf8IsTheRequestsFault) {
   const Tokenizer tokenizer = parse(tiny_json());
   test::expect_error(ErrorKind::kRequest, "text: byte 3 of 5 is not valid UTF-8",

@@ -210,7 +210,7 @@ TEST(Provenance, BordersCutNoWords) {
 // A user who writes a turn writes plain text, in the demo's and in Qwen3's template.
 TEST(Provenance, AUserCannotForgeATurn) {
   std::vector<std::filesystem::path> folders{test::demo_model()};
-  if (const auto qwen3 = test::shared_dir() / "qwen3-tokenizer"; std::filesystem::exists(qwen3))
+  if (const auto qwen3 = test::qwen3_tokenizer_dir(); std::filesystem::exists(qwen3))
     folders.push_back(qwen3);
   for (const auto& folder : folders) {
     const Tokenizer tokenizer = Tokenizer::load(folder);

@@ -72,7 +72,7 @@ TEST_F(DemoTokenizer, KnowsItsTokens) {
 
 class Qwen3Tokenizer : public testing::Test {
  protected:
-  static std::filesystem::path folder() { return test::shared_dir() / "qwen3-tokenizer"; }
+  static std::filesystem::path folder() { return test::qwen3_tokenizer_dir(); }
   static void SetUpTestSuite() {
     if (std::filesystem::exists(folder())) tokenizer_ = new Tokenizer(Tokenizer::load(folder()));
   }
@@ -90,7 +90,7 @@ class Qwen3Tokenizer : public testing::Test {
 };
 
 TEST_F(Qwen3Tokenizer, EncodesAndDecodesEveryReferenceRow) {
-  const std::vector<Json> rows = read_lines(folder() / "encode.jsonl");
+  const std::vector<Json> rows = read_lines(test::golden("tokenizer") / "qwen3_encode.jsonl");
   ASSERT_EQ(rows.size(), 1571u);
   for (const Json& row : rows) {
     const Ids ids = row["ids"].get<Ids>();
