@@ -1,7 +1,6 @@
 // Any bytes as a chat template, rendered with fixed messages: only Error may come out, and the text that
-// comes is within the limits. The bytes behind a NUL, if there is one, are read as JSON first. Seeds: the
-// chat_template of models/demo/tokenizer_config.json, and the templates that tests/tokenizer/jinja_*_test.cpp
-// render.
+// comes is within the limits. The bytes behind a NUL, if there is one, are the variables as JSON.
+// Seeds: build/fuzz/seeds/chat_template
 #include <cstddef>
 #include <cstdint>
 

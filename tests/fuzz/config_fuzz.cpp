@@ -1,5 +1,6 @@
 // Any bytes as a config.json and as a generation_config.json: only Error may come out, and what is accepted is
-// sound. Seeds: models/demo/config.json, models/demo/generation_config.json, tests/golden (the configs).
+// sound.
+// Seeds: models/demo/config.json models/demo/generation_config.json tests/golden
 #include <cstddef>
 #include <cstdint>
 #include <string>

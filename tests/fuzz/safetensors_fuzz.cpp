@@ -1,5 +1,6 @@
 // Any bytes as a safetensors file and as an index of shards: only Error may come out, and what is accepted is
-// sound. Seeds: tests/golden (small model.safetensors files and a model.safetensors.index.json).
+// sound.
+// Seeds: tests/golden
 #include <cstddef>
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 // Any bytes as a tokenizer.json, and any bytes as a text: only Error may come out, and what is accepted gives
-// the text back. The input is the file, or the file, a zero byte and a text. Seeds:
-// models/demo/tokenizer.json, tests/golden/tokenizer/small.json (its base).
+// the text back. The input is the file, or the file, a zero byte and a text.
+// Seeds: build/fuzz/seeds/tokenizer
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

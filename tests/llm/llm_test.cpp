@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/unicode.h"
 #include "support.h"
@@ -318,6 +319,26 @@ TEST(LLM, IdsPastTheTokenizerAreNeverSampled) {
   EXPECT_EQ(completion.token_ids.size(), 200u);
   for (const TokenId token : completion.token_ids) EXPECT_LT(token, 257);
   EXPECT_EQ(llm.tokenizer()->decode(std::vector<TokenId>{300}, SpecialText::kSkip), "");
+}
+
+// A text gets the tokens that tokenizer.json puts around texts (Llama's BOS); a chat has them from its template.
+TEST(LLM, AChatGetsNoSecondBos) {
+  const test::ScratchFolder folder;
+  for (const auto& file : std::filesystem::directory_iterator(test::demo_model()))
+    if (file.path().filename() != "tokenizer.json")
+      std::filesystem::create_symlink(file.path(), folder / file.path().filename().string());
+  nlohmann::json json = nlohmann::json::parse(std::ifstream(test::demo_model() / "tokenizer.json"));
+  json["post_processor"] = nlohmann::json::parse(R"({"type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<|endoftext|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    "pair": [], "special_tokens": {"<|endoftext|>": {"id": "<|endoftext|>", "ids": [6135], "tokens": ["x"]}}})");
+  folder.write("tokenizer.json", json.dump());
+  LLM llm({.model = folder.path(), .num_threads = 1});
+  const int text_tokens = int(llm.tokenizer()->encode("Once upon a time").size());
+  const std::vector<Prompt> prompts{Prompt("Once upon a time"),
+                                    Prompt(PromptText("Once upon a time", Origin::kTemplate))};
+  const auto completions = llm.generate(prompts, std::vector<SamplingParams>(2, {.max_tokens = 1}));
+  EXPECT_EQ(completions[0].num_prompt_tokens, text_tokens + 1);
+  EXPECT_EQ(completions[1].num_prompt_tokens, text_tokens);
 }
 
 // config.json, generation_config.json and the tokenizer each may name tokens that end a text.
