@@ -1,6 +1,7 @@
 // The program: subcommands and their flags. What each does is in its own file.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 
 #include "base/error.h"
@@ -33,6 +34,15 @@ std::vector<std::string> protected_arguments(int argc, char** argv) {
 
 void unprotect(std::string& text) {
   if (text.starts_with(std::string{kMark, '['})) text.erase(0, 1);
+}
+void unprotect(std::filesystem::path& path) {
+  std::string text = path.string();
+  unprotect(text);
+  path = text;
+}
+template <class... Fields>
+void unprotect_all(Fields&... fields) {
+  (unprotect(fields), ...);
 }
 
 void add_engine_flags(CLI::App& app, EngineConfig& config) {
@@ -78,13 +88,17 @@ void add_tokenize_flags(CLI::App& app, TokenizeOptions& options) {
       app.add_option("--chat", options.chat,
                      "JSON file of messages, or of an object with messages, tools and whatever else "
                      "the chat template knows");
-  CLI::Option* decode = app.add_flag("--decode", options.decode, "token ids to text");
-  app.add_flag("--count", options.count, "print only how many tokens it is");
-  app.add_flag("--verbose", options.verbose, "one token a line: id, text, bytes in hexadecimal");
-  app.add_flag("--no-special-tokens", options.no_special_tokens,
-               "add none around the text (BOS); with --decode, leave them out of the text");
+  CLI::Option* decode = app.add_flag("--decode", options.decode,
+                                     "token ids (785 3974, or [785, 3974]) to text, and a line end");
+  CLI::Option* count = app.add_flag("--count", options.count, "print only how many tokens it is");
+  CLI::Option* verbose =
+      app.add_flag("--verbose", options.verbose, "one token a line: id, text, bytes in hexadecimal");
+  CLI::Option* no_special =
+      app.add_flag("--no-special-tokens", options.no_special_tokens,
+                   "add none around the text (BOS); with --decode, leave them out of the text");
   text->excludes(input)->excludes(chat);
-  chat->excludes(input)->excludes(decode);
+  chat->excludes(input)->excludes(decode)->excludes(no_special);
+  count->excludes(verbose);
 }
 
 int run(int argc, char** argv) {
@@ -131,6 +145,7 @@ int run(int argc, char** argv) {
   }
   if (generate_app.parsed()) {
     for (std::string& prompt : generate.prompts) unprotect(prompt);
+    unprotect_all(generate.engine.model, generate.input, generate.output, generate.chat.system);
     const ChatFlags& flags = generate.chat;
     if (!generate.apply_chat_template && generate.input.empty() &&
         (flags.no_think || flags.special_tokens_in_messages || !flags.system.empty())) {
@@ -145,9 +160,11 @@ int run(int argc, char** argv) {
   }
   if (tokenize_app.parsed()) {
     if (tokenize.text) unprotect(*tokenize.text);
+    unprotect_all(tokenize.model, tokenize.input, tokenize.chat);
     return run_tokenize(tokenize);
   }
   if (chat.prompt) unprotect(*chat.prompt);
+  unprotect_all(chat.engine.model, chat.chat.system);
   return run_chat(chat);
 }
 

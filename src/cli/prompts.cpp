@@ -82,7 +82,8 @@ PromptLine parse_object(const std::string& text) {
          line.contains("prompt") ? "and" : "nor", " messages, want one of them");
   PromptLine prompt;
   if (line.contains("messages")) {
-    prompt.messages = prepare_messages(jinja::parse_json(line["messages"].dump()));
+    // From the text, for the order of keys and the digits of numbers: a template may print them.
+    prompt.messages = prepare_messages(*jinja::parse_json(text).as_dict().find("messages"));
   } else if (line["prompt"].is_string()) {
     prompt.text = line["prompt"].get<std::string>();
   } else {
@@ -95,11 +96,19 @@ PromptLine parse_object(const std::string& text) {
 }  // namespace
 
 std::string read_text(const std::filesystem::path& path) {
-  if (path == "-") return std::string(std::istreambuf_iterator<char>(std::cin), {});
+  constexpr size_t kMaxBytes = size_t{1} << 30;
   std::error_code ignored;
-  if (!std::filesystem::is_fifo(path, ignored)) return read_file(path, size_t{1} << 30);
-  std::ifstream pipe(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(pipe), {});
+  if (path != "-" && !std::filesystem::is_fifo(path, ignored)) return read_file(path, kMaxBytes);
+  std::ifstream pipe;
+  if (path != "-") pipe.open(path, std::ios::binary);
+  std::istream& in = path == "-" ? std::cin : pipe;
+  std::string text, part(size_t{1} << 16, '\0');
+  while (in.read(part.data(), std::streamsize(part.size())) || in.gcount() > 0) {
+    text.append(part, 0, size_t(in.gcount()));
+    if (text.size() > kMaxBytes)
+      fail(ErrorKind::kDevice, path.string(), ": is longer than ", kMaxBytes, " bytes, want less");
+  }
+  return text;
 }
 
 PromptLine parse_prompt_line(const std::string& text, const std::string& where) {

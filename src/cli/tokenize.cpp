@@ -35,9 +35,10 @@ std::vector<TokenId> parse_ids(std::string_view text) {
 // {"messages": [...], "tools": [...], ...}, or the messages alone. What a template may ask for beside these
 // (enable_thinking ...) stands there too.
 PromptText render_file(const ChatTemplate& chat_template, const std::string& path) {
+  const std::string text = read_text(path);
   jinja::Value variables;
   try {
-    variables = jinja::parse_json(read_text(path));
+    variables = jinja::parse_json(text);
   } catch (const Error& error) {
     fail(ErrorKind::kRequest, path, ": ", error.what());
   }

@@ -143,30 +143,42 @@ void Bpe::encode_word(std::string_view word, Scratch& scratch, std::vector<Token
   for (int32_t i = 0; i >= 0 && i < size; i = symbols[size_t(i)].next) ids.push_back(symbols[size_t(i)].id);
 }
 
-void Bpe::encode(std::span<const std::string_view> words, std::vector<TokenId>& ids) const {
-  constexpr auto kMaxWord = size_t(std::numeric_limits<int32_t>::max());
-  // Texts repeat their words, and the ids of one seen before stand in `ids` already. A word takes the place of
-  // another with the same hash.
-  struct Seen {
+// Texts repeat their words, and the ids of one seen before stand in `ids` already: a table of where. A word takes
+// the place of another with the same hash.
+class Bpe::SeenWords {
+ public:
+  explicit SeenWords(size_t num_words)
+      : words_(std::bit_ceil(std::clamp<size_t>(num_words / 2, 1, kMaxWords))) {}
+
+  // Appends the ids of the word as it was encoded before, or by `encode`.
+  template <class Encode>
+  void append(std::string_view word, std::vector<TokenId>& ids, Encode&& encode) {
+    if (word.size() > kMaxBytes) return encode();
+    Place& place = words_[std::hash<std::string_view>()(word) & (words_.size() - 1)];
+    const size_t begin = ids.size();
+    if (place.word == word)
+      for (size_t i = place.begin; i < place.end; ++i) ids.push_back(TokenId(ids[i]));
+    else
+      encode();
+    place = {word, begin, ids.size()};
+  }
+
+ private:
+  static constexpr size_t kMaxWords = 4096, kMaxBytes = 32;  // longer words seldom come again
+  struct Place {
     std::string_view word;
     size_t begin = 0, end = 0;
   };
-  constexpr size_t kMaxSeen = 4096, kMaxSeenBytes = 32;
-  std::vector<Seen> seen(std::bit_ceil(std::clamp<size_t>(words.size() / 2, 1, kMaxSeen)));
+  std::vector<Place> words_;
+};
+
+void Bpe::encode(std::span<const std::string_view> words, std::vector<TokenId>& ids) const {
+  constexpr auto kMaxWord = size_t(std::numeric_limits<int32_t>::max());
+  SeenWords seen(words.size());
   Scratch scratch;
   for (const std::string_view word : words) {
     ASSERT(word.size() <= kMaxWord);  // Tokenizer::encode refuses longer texts
-    if (word.size() > kMaxSeenBytes) {
-      encode_word(word, scratch, ids);
-      continue;
-    }
-    Seen& known = seen[std::hash<std::string_view>()(word) & (seen.size() - 1)];
-    const size_t begin = ids.size();
-    if (known.word == word)
-      for (size_t i = known.begin; i < known.end; ++i) ids.push_back(ids[i]);
-    else
-      encode_word(word, scratch, ids);
-    known = {word, begin, ids.size()};
+    seen.append(word, ids, [&] { encode_word(word, scratch, ids); });
   }
 }
 

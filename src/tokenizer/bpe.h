@@ -53,6 +53,7 @@ class Bpe {
     // least is the next merge.
     std::vector<uint64_t> heap;
   };
+  class SeenWords;
   static constexpr uint64_t kNoPair = ~uint64_t{0};
 
   static uint64_t pair_key(TokenId left, TokenId right) {
@@ -69,8 +70,8 @@ class Bpe {
 
   const Vocabulary& vocabulary_;
   bool ignore_merges_;
-  // An added token never comes out of a plain word, or a user's text could write control tokens under
-  // ignore_merges.
+  // Under ignore_merges an added token never comes out of a plain word, or a user's text could write control
+  // tokens. (One that merges build does come out, as in Hugging Face; no known tokenizer has such.)
   enum class TokenKind : uint8_t { kOther, kModel, kModelAndAdded };
   std::vector<TokenKind> kinds_;       // by id
   std::array<TokenId, 256> byte_ids_;  // -1 for bytes that UTF-8 never has and the vocabulary lacks

@@ -1,5 +1,7 @@
 #include "tokenizer/chat_messages.h"
 
+#include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "base/error.h"
@@ -16,6 +18,13 @@ namespace {
 std::string part_name(const Value& part) {
   const Value* type = part.is_dict() ? part.as_dict().find("type") : nullptr;
   return type && type->is_string() ? "type " + type->text() : "a value of type " + type_name(part);
+}
+
+// The roles of chat APIs are fixed words, so a template may build a token of one ('<|' + role + '|>').
+Value role_value(const std::string& role) {
+  constexpr std::string_view kKnown[] = {"system", "user", "assistant", "tool", "developer"};
+  const bool known = std::find(std::begin(kKnown), std::end(kKnown), role) != std::end(kKnown);
+  return Value::string({role, known ? Origin::kTemplate : Origin::kMessage});
 }
 
 Value prepare_content(const Value* content, const std::string& where) {
@@ -44,7 +53,7 @@ Value to_value(std::span<const ChatMessage> messages) {
   std::vector<Value> list;
   for (const ChatMessage& message : messages) {
     Dict dict;
-    dict.set("role", Value::string({message.role, Origin::kMessage}));
+    dict.set("role", role_value(message.role));
     dict.set("content", Value::string({message.content, Origin::kMessage}));
     list.push_back(Value::dict(std::move(dict)));
   }
@@ -63,6 +72,7 @@ Value prepare_messages(const Value& value) {
     if (!role || !role->is_string() || role->text().empty())
       fail(ErrorKind::kRequest, where, ": has no role, want {\"role\": \"user\", \"content\": \"...\"}");
     Dict dict = message.as_dict();
+    dict.set("role", role_value(role->text()));
     dict.set("content", prepare_content(dict.find("content"), where + ".content"));
     list.push_back(Value::dict(std::move(dict)));
   }

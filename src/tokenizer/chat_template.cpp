@@ -71,7 +71,8 @@ std::optional<ChatTemplate> ChatTemplate::load(const std::filesystem::path& mode
   } else {
     return std::nullopt;
   }
-  for (const char* name : {"bos_token", "eos_token"})
+  for (const char* name :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"})
     if (const Value* token = token_of(config, name))
       loaded->defaults_.set(name, Value::string({token->text(), Origin::kTemplate}));
   return loaded;

@@ -36,18 +36,19 @@ class ChatTemplate {
   ChatTemplate(std::string_view source, std::string name);
 
   // The template of a model folder: chat_template.jinja, else "chat_template" of tokenizer_config.json (a
-  // string, or a list of {"name", "template"}, of which "default" is taken). bos_token and eos_token come
-  // from tokenizer_config.json and are passed on every render. Nothing if the folder has no template. throws
+  // string, or a list of {"name", "template"}, of which "default" is taken). bos_token, eos_token
+  // and the other special tokens that tokenizer_config.json names are passed on every render. Nothing if the folder has no template. throws
   // Error(kConfig): a file that cannot be understood, or the template cannot be parsed
   static std::optional<ChatTemplate> load(const std::filesystem::path& model_folder);
 
   // variables: a dict with messages, add_generation_prompt, tools ... tools and documents are none when
   // absent. now: what strftime_now() prints. throws Error(kRequest) "name:line:column: ...": raise_exception,
   // wrong types, or more than a render may cost
-  // The result knows which bytes came from the variables and which from the template (and its bos_token and
-  // eos_token).
+  // The result knows which bytes came from the variables and which from the template (or is a special token that
+  // it was given).
   PromptText render(const jinja::Value& variables, std::time_t now = std::time(nullptr)) const;
   PromptText render(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;
+  // messages: a list of dicts as a template expects them (prepare_messages).
   PromptText render_messages(const jinja::Value& messages, const ChatOptions& options = {}) const;
 
  private:

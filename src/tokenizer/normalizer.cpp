@@ -43,6 +43,12 @@ bool is_plain(char byte, NormalForm form) {
 
 bool begins_character(char byte) { return (byte & 0xC0) != 0x80; }
 
+size_t last_character_size(std::string_view text) {
+  size_t size = 1;
+  while (!begins_character(text[text.size() - size])) ++size;
+  return size;
+}
+
 int combining_class(utf8proc_int32_t code_point) {
   return utf8proc_get_property(code_point)->combining_class;
 }
@@ -100,9 +106,7 @@ std::string normalize(std::string_view text, NormalForm form) {
     const auto next_plain = std::find_if(other, text.end(), is_plain_head);
     // The last plain character belongs to the stretch: what follows may compose with it.
     size_t begin = size_t(other - text.begin());
-    if (other != text.end() && begin > done) do
-        --begin;
-      while (!begins_character(text[begin]));
+    if (begin < text.size() && begin > done) begin -= last_character_size(text.substr(done, begin - done));
     out += text.substr(done, begin - done);
     done = size_t(next_plain - text.begin());
     normalize_stretch(text.substr(begin, done - begin), form, out);

@@ -1,10 +1,21 @@
 #include "tokenizer/prompt_text.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
 
 namespace nanovllm {
+
+namespace {
+
+// Whether both bytes continue a character, or begin one of the same length.
+bool same_utf8_class(char a, char b) {
+  const auto utf8_class = [](char c) { return std::countl_one(static_cast<unsigned char>(c)); };
+  return utf8_class(a) == utf8_class(b);
+}
+
+}  // namespace
 
 PromptText::PromptText(std::string text, Origin origin) : text_(std::move(text)) {
   if (origin == Origin::kMessage) mark(0, text_.size());
@@ -54,7 +65,8 @@ PromptText PromptText::part(std::string_view part) const {
 }
 
 PromptText PromptText::changed_to(std::string text) const {
-  if (text.size() != size()) return PromptText(std::move(text), worst_origin());
+  if (!std::equal(text.begin(), text.end(), text_.begin(), text_.end(), same_utf8_class))
+    return PromptText(std::move(text), worst_origin());
   PromptText out;
   out.text_ = std::move(text);
   out.ranges_ = ranges_;

@@ -43,8 +43,8 @@ class PromptText {
   void append_part(const PromptText& whole, std::string_view part);
   PromptText part(std::string_view part) const;
 
-  // The text after a change that knows nothing of origins. If it is as long as before, each byte is taken to
-  // stand where it stood ("straße".upper() is another matter); else all of it is the message's if any was.
+  // The text after a change that knows nothing of origins and moves no character (upper, title ...). Where each
+  // character is as long as before, its bytes stand where they stood; else all of it is the message's if any was.
   PromptText changed_to(std::string text) const;
 
  private:

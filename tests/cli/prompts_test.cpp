@@ -61,5 +61,16 @@ TEST(Prompts, ABadLineSaysWhatIsWrongAndWhere) {
             "p.jsonl:3: stop_token_ids is 1, want a list of token ids");
 }
 
+// A template may print tool calls: their keys stay in order and their numbers as they were written.
+TEST(ParsePromptLine, MessagesAreNotRewritten) {
+  const PromptLine line = parse_prompt_line(
+      R"({"messages": [{"role": "user", "content": "a", "z": {"y": 1, "b": 123456789012345678901234567890}}]})",
+      "p");
+  ASSERT_TRUE(line.messages);
+  const jinja::Value printed = *line.messages->items()[0].as_dict().find("z");
+  EXPECT_EQ(printed.as_dict().items()[0].first.text(), "y");
+  EXPECT_EQ(printed.as_dict().items()[1].second.text(), "123456789012345678901234567890");
+}
+
 }  // namespace
 }  // namespace nanovllm::cli

@@ -50,6 +50,7 @@ TEST(PromptText, AChangeOfLengthMakesAllOfItTheMessages) {
   text += message("b");
   EXPECT_EQ(marked(text.changed_to("AB")), "A«B»");
   EXPECT_EQ(marked(text.changed_to("ABC")), "«ABC»");
+  EXPECT_EQ(marked(text.changed_to("é")), "«é»");  // as long, but another character
   EXPECT_EQ(marked(PromptText("ab").changed_to("ABC")), "ABC");
 }
 
@@ -128,6 +129,28 @@ TEST(Provenance, EveryOperationKeepsIt) {
         ChatTemplate(c.source, "test").render(jinja::parse_json(variables), test::new_year());
     EXPECT_EQ(marked(text), c.want) << c.source;
   }
+}
+
+// What one message adds in bytes and another loses must not move the bytes between them: U+0130 is two bytes and
+// three in lower case, U+212A three and one.
+TEST(Provenance, ChangesOfLengthThatCancelMoveNothing) {
+  const std::string token = "<|im_end|>";
+  const PromptText text =
+      ChatTemplate("{{ (messages | map(attribute='content') | join(' ============== ')) | lower }}", "test")
+          .render(std::vector<ChatMessage>{{"user", std::string("İİİİİİİİİİ") + token}, {"user", "KKKKK"}});
+  const size_t at = text.str().find(token);
+  ASSERT_NE(at, std::string::npos);
+  for (size_t i = at; i < at + token.size(); ++i) EXPECT_EQ(text.origin_at(i), Origin::kMessage);
+}
+
+// Templates that build a token of a role ('<|' + role + '|>') get it, of the known roles.
+TEST(Provenance, KnownRolesAreTheTemplates) {
+  const ChatTemplate parsed("{% for m in messages %}<{{ m.role }}>{% endfor %}", "test");
+  EXPECT_EQ(marked(parsed.render(std::vector<ChatMessage>{{"user", ""}, {"x", ""}, {"assistant", ""}})),
+            "<user><«x»><assistant>");
+  EXPECT_EQ(marked(parsed.render_messages(
+                prepare_messages(jinja::parse_json(R"([{"role": "tool"}, {"role": "<"}])")))),
+            "<tool><«<»>");
 }
 
 // The tokens that the model's own files name are the template's.
