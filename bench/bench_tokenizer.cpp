@@ -19,6 +19,7 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <thread>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -166,8 +167,8 @@ void measure(const Options& options) {
                      one);
   }
   report.add("tokenizer.no_space_ratio", ratios, "times");
-  report.write(options.result, machine_name(1, "one thread"), options.commit,
-               "build/release/bench/bench_tokenizer " + options.folder, "tokenizer of Qwen3");
+  report.write(options.result, machine_name(int(std::thread::hardware_concurrency()), "one used"),
+               options.commit, "build/release/bench/bench_tokenizer " + options.folder, "tokenizer of Qwen3");
 }
 
 }  // namespace
