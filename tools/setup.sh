@@ -4,7 +4,7 @@
 
 # libgtest-dev and libbenchmark-dev are for tests and benchmarks, but configuring looks for them.
 build_packages="g++ cmake ninja-build pkg-config nlohmann-json3-dev libsimdjson-dev libcli11-dev libutf8proc-dev libpcre2-dev
-  libxxhash-dev libgtest-dev libbenchmark-dev"
+  libgtest-dev libbenchmark-dev"
 test_packages="clang-format python3"
 sanitizer_packages="clang libclang-rt-14-dev"  # the fuzz targets; gcc brings its own sanitizers
 

@@ -22,6 +22,7 @@ std::string json_line(size_t index, const Completion& c) {
                               {"token_ids", c.token_ids},
                               {"finish_reason", finish_reason_name(c.finish_reason)},
                               {"prompt_tokens", c.num_prompt_tokens},
+                              {"cached_tokens", c.num_cached_tokens},
                               {"completion_tokens", c.token_ids.size()},
                               {"seed", c.seed}};
   if (!c.error.empty()) line["error"] = c.error;

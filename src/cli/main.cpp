@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <type_traits>
 
 #include "base/error.h"
 #include "cli/chat.h"
@@ -48,7 +49,10 @@ void unprotect_all(Fields&... fields) {
 void add_engine_flags(CLI::App& app, EngineConfig& config) {
   app.add_option("model", config.model, "model folder in Hugging Face's form")->required();
   visit_options(config, [&](const char* name, auto& field, const char* help) {
-    app.add_option(flag_name(name), field, help)->capture_default_str()->group("Engine");
+    if constexpr (std::is_same_v<std::decay_t<decltype(field)>, bool>)
+      app.add_flag(flag_name(name) + ",!--no-" + flag_name(name).substr(2), field, help)->group("Engine");
+    else
+      app.add_option(flag_name(name), field, help)->capture_default_str()->group("Engine");
   });
 }
 
@@ -58,10 +62,8 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
   app.add_option("--top-k", flags.top_k, "keep the k likeliest tokens; 0 keeps all")->group(group);
   app.add_option("--top-p", flags.top_p, "keep the fewest tokens whose probabilities reach p")->group(group);
   app.add_option("--seed", flags.seed, "same seed, same answer")->check(CLI::NonNegativeNumber)->group(group);
-  app.add_option(
-         "--max-tokens", flags.max_tokens,
-         "most tokens of an answer; cache is set aside for all of them, so a limit lets more prompts run at "
-         "once (default: the rest of the context)")
+  app.add_option("--max-tokens", flags.max_tokens,
+                 "most tokens of an answer (default: the rest of the context)")
       ->group(group);
   app.add_flag("--ignore-eos{true}", flags.ignore_eos, "go on past the end of text")->group(group);
   app.add_option("--stop-token-ids", flags.stop_token_ids, "token ids that end an answer: 5,17")

@@ -10,7 +10,7 @@ namespace nanovllm {
 Scheduler::Scheduler(const SchedulerLimits& limits, std::vector<TokenId> eos_token_ids)
     : limits_(limits),
       eos_token_ids_(std::move(eos_token_ids)),
-      blocks_(limits.num_blocks, limits.block_size) {
+      blocks_(limits.num_blocks, limits.block_size, limits.prefix_caching) {
   ASSERT(limits.max_num_seqs >= 1 && limits.max_num_batched_tokens >= limits.max_num_seqs);
 }
 
@@ -33,16 +33,38 @@ void Scheduler::add(std::unique_ptr<Sequence> sequence) {
 void Scheduler::admit() {
   while (!waiting_.empty() && num_running() < limits_.max_num_seqs &&
          blocks_.can_allocate(*waiting_.front())) {
-    blocks_.allocate(*waiting_.front());
-    waiting_.front()->token_ids.reserve(size_t(waiting_.front()->max_len));  // no step allocates
+    Sequence& sequence = *waiting_.front();
+    blocks_.allocate(sequence);
+    if (sequence.num_preemptions == 0) sequence.num_cached_tokens = sequence.num_computed_tokens;
+    sequence.token_ids.reserve(size_t(sequence.max_len));  // no step allocates
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
 }
 
+void Scheduler::preempt_youngest() {
+  Sequence& sequence = *running_.back();
+  blocks_.release(sequence);
+  sequence.num_computed_tokens = 0;
+  ++sequence.num_preemptions;
+  ++num_preemptions_;
+  waiting_.push_front(std::move(running_.back()));
+  running_.pop_back();
+}
+
+bool Scheduler::make_room() {
+  const size_t before = running_.size();
+  for (size_t i = 0; i < running_.size(); ++i) {
+    // The oldest finds room in the end: alone, it has the whole cache, which holds max_len tokens.
+    while (i < running_.size() && running_[i]->num_uncomputed_tokens() == 1 && !blocks_.grow(*running_[i]))
+      preempt_youngest();
+  }
+  return running_.size() < before;
+}
+
 const Batch& Scheduler::schedule() {
   ASSERT(scheduled_.empty());
-  admit();
+  if (!make_room()) admit();
   int budget = limits_.max_num_batched_tokens;
   const auto take = [&](Sequence& seq) {
     seq.num_scheduled_tokens = std::min(budget, seq.num_uncomputed_tokens());
@@ -84,6 +106,7 @@ void Scheduler::update(std::span<const TokenId> sampled_ids) {
   for (Sequence* seq : scheduled_) {
     seq->num_computed_tokens += seq->num_scheduled_tokens;
     seq->num_scheduled_tokens = 0;
+    blocks_.remember_computed(*seq);
     if (seq->num_uncomputed_tokens() > 0) continue;  // a chunk of the prompt: no logits row
     append_token(*seq, sampled_ids[row++]);
     if (!seq->finished()) progressed_.push_back(seq);
@@ -96,6 +119,7 @@ void Scheduler::update(std::span<const TokenId> sampled_ids) {
 void Scheduler::fail_step(const std::string& reason) {
   progressed_.clear();
   for (Sequence* seq : scheduled_) {
+    seq->num_scheduled_tokens = 0;
     seq->finish_reason = FinishReason::kError;
     seq->error = reason;
   }

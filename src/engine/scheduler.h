@@ -4,8 +4,11 @@
 //   schedule() → const Batch&   decodes first, then chunks of prompts, first come first served, within the budget
 //   update(ids)                 takes the sampled tokens in, applies the stop rules, frees what has finished
 //
-// Running sequences keep their order, so the oldest always progress. One step at a time: schedule and update
-// alternate.
+// A sequence is admitted when there are blocks for all its tokens, and takes more as it grows. When none is left,
+// the youngest is preempted: its blocks go, it waits at the head of the queue, and nothing is admitted in that
+// step. So the oldest always progresses. What is preempted comes back only when an older one has gone: each is
+// preempted less than max_num_seqs times. Running sequences keep their order of arrival. One step at a time:
+// schedule and update alternate.
 #pragma once
 
 #include <deque>
@@ -26,6 +29,7 @@ struct SchedulerLimits {
   int max_model_len = 0;           // tokens of one sequence, prompt and output
   int num_blocks = 0;
   int block_size = 0;
+  PrefixCaching prefix_caching = PrefixCaching::kOn;
 };
 
 class Scheduler {
@@ -58,10 +62,13 @@ class Scheduler {
   bool has_unfinished() const { return !waiting_.empty() || !running_.empty(); }
   int num_waiting() const { return int(waiting_.size()); }
   int num_running() const { return int(running_.size()); }
+  int64_t num_preemptions() const { return num_preemptions_; }  // since the beginning
   const BlockManager& blocks() const { return blocks_; }
   void check_integrity() const;  // for tests
 
  private:
+  bool make_room();  // for every decode; true: a sequence was preempted
+  void preempt_youngest();
   void admit();
   void remove_finished();
   void append_token(Sequence& sequence, TokenId id);
@@ -72,11 +79,12 @@ class Scheduler {
   std::vector<TokenId> eos_token_ids_;
   BlockManager blocks_;
   std::deque<std::unique_ptr<Sequence>> waiting_;
-  std::vector<std::unique_ptr<Sequence>> running_;  // in order of admission
+  std::vector<std::unique_ptr<Sequence>> running_;  // in order of arrival
   std::vector<Sequence*> scheduled_;                // of the step in hand, in the batch's order
   std::vector<const Sequence*> progressed_;
   std::vector<std::unique_ptr<Sequence>> finished_;
   Batch batch_;
+  int64_t num_preemptions_ = 0;
 };
 
 }  // namespace nanovllm

@@ -2,7 +2,7 @@
 //
 //   waiting → running → finished;   num_computed_tokens counts the tokens whose K and V are in the cache. A
 //   step computes num_scheduled_tokens more; when nothing is left to compute, the step's last row gives the
-//   next token.
+//   next token. A running sequence that is preempted waits again, with its output so far, and is computed anew.
 #pragma once
 
 #include <chrono>
@@ -43,8 +43,13 @@ struct Sequence {
   int num_prompt_tokens = 0;
   int max_len = 0;  // prompt and output together
   int num_computed_tokens = 0;
-  int num_scheduled_tokens = 0;      // in the step in hand
+  int num_scheduled_tokens = 0;  // in the step in hand
+  int num_cached_tokens = 0;     // of the prompt, found in the prefix cache when it was first admitted
+  int num_preemptions = 0;
+  std::string cache_salt;            // only requests of the same salt share cached blocks
   std::vector<int32_t> block_table;  // physical block of each logical block
+  int num_remembered_blocks = 0;     // that the block manager knows the contents of
+  uint64_t content = 0;              // of the last of these
   FinishReason finish_reason = FinishReason::kNone;
   std::string error;  // why it ended with kError
   Clock::time_point arrival_time, first_token_time, finish_time;

@@ -16,6 +16,7 @@ struct EngineConfig {
   int kvcache_block_size = 0;
   int num_kvcache_blocks = -1;
   double cpu_kvcache_space = 0;
+  bool prefix_caching = true;
   std::string instruction_set;
 };
 
@@ -34,6 +35,8 @@ void visit_options(Config& config, Visitor&& visit) {
   visit("num_kvcache_blocks", config.num_kvcache_blocks, "blocks of the KV cache (-1: as memory allows)");
   visit("cpu_kvcache_space", config.cpu_kvcache_space,
         "GiB for the KV cache on the CPU (0: a quarter of the memory that is free after loading)");
+  visit("prefix_caching", config.prefix_caching,
+        "keep computed prompts in the KV cache for requests that begin alike; it changes no answer");
   visit("instruction_set", config.instruction_set,
         "kernels to use: avx512, avx2 or portable; all give the same bits (default: the best that this "
         "processor runs)");

@@ -69,12 +69,14 @@ LLM::LLM(const EngineConfig& config) : model_name_(config.model.string()) {
                    .num_blocks = std::max(0, config.num_kvcache_blocks),
                    .max_kv_bytes = size_t(config.cpu_kvcache_space * double(size_t{1} << 30)),
                    .num_valid_tokens = tokenizer_ ? tokenizer_->num_tokens() : 0});
-  scheduler_ = std::make_unique<Scheduler>(SchedulerLimits{.max_num_seqs = config.max_num_seqs,
-                                                           .max_num_batched_tokens = budget,
-                                                           .max_model_len = max_model_len_,
-                                                           .num_blocks = runner_->memory_plan().num_blocks,
-                                                           .block_size = block_size},
-                                           eos_union(model_config_, generation_config_, tokenizer_));
+  scheduler_ = std::make_unique<Scheduler>(
+      SchedulerLimits{.max_num_seqs = config.max_num_seqs,
+                      .max_num_batched_tokens = budget,
+                      .max_model_len = max_model_len_,
+                      .num_blocks = runner_->memory_plan().num_blocks,
+                      .block_size = block_size,
+                      .prefix_caching = config.prefix_caching ? PrefixCaching::kOn : PrefixCaching::kOff},
+      eos_union(model_config_, generation_config_, tokenizer_));
 }
 
 const ChatTemplate& LLM::chat_template() const {
@@ -99,6 +101,7 @@ RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
   sequence->id = next_id_;
   sequence->params = params;
   sequence->seed = params.seed ? *params.seed : random_seed();
+  sequence->cache_salt = prompt.cache_salt;
   sequence->num_prompt_tokens = sequence->num_tokens();
   sequence->arrival_time = Clock::now();
   scheduler_->add(std::move(sequence));
@@ -114,6 +117,7 @@ RequestOutput LLM::make_output(const Sequence& sequence, Stream& stream) const {
   RequestOutput output{.id = sequence.id,
                        .finish_reason = sequence.finish_reason,
                        .num_prompt_tokens = sequence.num_prompt_tokens,
+                       .num_cached_tokens = sequence.num_cached_tokens,
                        .num_output_tokens = sequence.num_output_tokens(),
                        .seed = sequence.seed,
                        .error = sequence.error,
@@ -171,6 +175,7 @@ void LLM::run_requests(const std::map<RequestId, size_t>& index_of, std::vector<
                                   output.token_ids.end());
       completion.finish_reason = output.finish_reason;
       completion.num_prompt_tokens = output.num_prompt_tokens;
+      completion.num_cached_tokens = output.num_cached_tokens;
       completion.seed = output.seed;
       completion.error = output.error;
       if (hooks.on_text && !output.text.empty()) hooks.on_text(index, output.text);

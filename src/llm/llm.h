@@ -43,6 +43,8 @@ struct Prompt {
   PromptText text;
   TemplateTokens template_tokens = TemplateTokens::kOmit;
   std::optional<std::vector<TokenId>> token_ids;
+  std::string
+      cache_salt;  // only prompts of the same salt share what is cached: one for each who must not notice others
 };
 
 // What a request got in one step.
@@ -52,6 +54,7 @@ struct RequestOutput {
   std::vector<TokenId> token_ids;  // new in this step
   FinishReason finish_reason = FinishReason::kNone;
   int num_prompt_tokens = 0;
+  int num_cached_tokens = 0;  // of the prompt, that were not computed
   int num_output_tokens = 0;  // so far
   uint64_t seed = 0;          // used for sampling; gives the same answer again
   std::string error;          // why it ended with kError
@@ -66,6 +69,7 @@ struct Completion {
   std::vector<TokenId> token_ids;
   FinishReason finish_reason = FinishReason::kNone;
   int num_prompt_tokens = 0;
+  int num_cached_tokens = 0;  // of the prompt, that were not computed
   uint64_t seed = 0;
   std::string error;  // why the request was refused or ended with kError; "" if all is well
 };

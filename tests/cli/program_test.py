@@ -78,6 +78,16 @@ class Answers(Program):
         both = self.generate(DEMO, "The king", "Once upon a time", "--seed", "5", "--max-tokens", "20").stdout
         self.assertEqual(both.split("\n\n")[-2], alone.strip("\n"))
 
+    def test_prompts_that_begin_alike_are_computed_once(self):
+        prompts = ["Once upon a time there was a little fox who lived in a small house in the forest, and one day " + end
+                   for end in ("he", "a bear")]
+        arguments = (*prompts, "--max-num-seqs", "1", "--temperature", "0", "--max-tokens", "4", "--format", "jsonl")
+        lines = [[json.loads(line) for line in self.generate(DEMO, *arguments, *more).stdout.splitlines()]
+                 for more in ((), ("--no-prefix-caching",))]
+        self.assertEqual([line["text"] for line in lines[0]], [line["text"] for line in lines[1]])
+        self.assertEqual([line["cached_tokens"] for line in lines[0]], [0, 16])
+        self.assertEqual([line["cached_tokens"] for line in lines[1]], [0, 0])
+
     def test_chat_applies_the_template(self):
         result = self.generate(DEMO, "Hello!", "--chat", "--no-think", "--temperature", "0")
         reference = json.loads((SOURCE / "models/demo/reference.json").read_text())["chat"][0]

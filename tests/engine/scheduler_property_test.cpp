@@ -57,7 +57,8 @@ Completion alone(const Request& request, int max_len) {
 
 // How often the interesting things happened: a workload that never meets them shows nothing.
 struct Tally {
-  int refused = 0, aborted = 0, errors = 0, stops = 0, lengths = 0, waits = 0, mixed_steps = 0, chunks = 0;
+  int refused = 0, aborted = 0, errors = 0, stops = 0, lengths = 0, waits = 0, mixed_steps = 0, chunks = 0,
+      preemptions = 0, hits = 0, hits_after_preemption = 0;
 };
 
 // Runs requests through a Scheduler and looks at every step.
@@ -104,9 +105,10 @@ class Workload {
 
   void step() {
     const bool unfinished = scheduler_.has_unfinished();
+    const std::vector<const Sequence*> ran = running();
     const Batch& batch = scheduler_.schedule();
     EXPECT_EQ(batch.num_tokens() > 0, unfinished);
-    check_admission();
+    check_admission(ran);
     check_shares(batch);
     check_batch(batch);
     std::vector<const Sequence*> sampled;
@@ -129,15 +131,34 @@ class Workload {
  private:
   static bool is_running(const Sequence* seq) { return !seq->block_table.empty(); }
 
-  // First come, first served, and nobody waits without a reason.
-  void check_admission() {
+  std::vector<const Sequence*> running() const {
+    std::vector<const Sequence*> result;
+    std::copy_if(live_.begin(), live_.end(), std::back_inserter(result), is_running);
+    return result;
+  }
+
+  // First come, first served, and nobody waits without a reason: the reason may be that one was preempted. `ran`:
+  // what ran before this step.
+  void check_admission(const std::vector<const Sequence*>& ran) {
+    int preempted = 0;
+    for (const Sequence* seq : ran) preempted += !is_running(seq);
+    tally_.preemptions += preempted;
+    for (const Sequence* seq : running())
+      if (std::find(ran.begin(), ran.end(), seq) == ran.end()) {
+        EXPECT_EQ(preempted, 0) << "admitted in a step that preempts";
+        tally_.hits += seq->num_computed_tokens > 0;
+        tally_.hits_after_preemption += seq->num_computed_tokens > 0 && seq->num_preemptions > 0;
+        EXPECT_LT(seq->num_computed_tokens, seq->num_tokens());
+        EXPECT_LE(seq->num_cached_tokens, seq->num_prompt_tokens);
+      }
+    EXPECT_TRUE(ran.empty() || is_running(ran[0])) << "the oldest was preempted";
     const auto first_waiting = std::find_if_not(live_.begin(), live_.end(), is_running);
     EXPECT_TRUE(std::none_of(first_waiting, live_.end(), is_running)) << "a later one was admitted";
     EXPECT_EQ(first_waiting - live_.begin(), scheduler_.num_running());
     EXPECT_LE(scheduler_.num_running(), limits_.max_num_seqs);
     if (first_waiting == live_.end()) return;
     ++tally_.waits;
-    EXPECT_TRUE(scheduler_.num_running() == limits_.max_num_seqs ||
+    EXPECT_TRUE(preempted > 0 || scheduler_.num_running() == limits_.max_num_seqs ||
                 !scheduler_.blocks().can_allocate(**first_waiting))
         << "waits for nothing";
   }
@@ -166,14 +187,20 @@ class Workload {
 
   // The batch holds these shares, decodes first, and samples the last row of what has no more to compute.
   void check_batch(const Batch& batch) {
-    std::map<int32_t, const Sequence*> owner;  // of the first block
+    // Whose a row is: blocks at the beginning may be shared, a token's own slot is not.
+    std::map<int32_t, const Sequence*> owner;
     for (const Sequence* seq : live_)
-      if (is_running(seq)) owner[seq->block_table[0]] = seq;
+      if (seq->num_scheduled_tokens > 0) {
+        const int at = seq->num_computed_tokens;
+        owner[seq->block_table.at(size_t(at / limits_.block_size)) * limits_.block_size +
+              at % limits_.block_size] = seq;
+      }
+    EXPECT_EQ(owner.size(), size_t(batch.num_seqs()));
     std::vector<int32_t> want_rows;
     bool chunks_began = false;
     int decodes = 0;
     for (int i = 0; i < batch.num_seqs(); ++i) {
-      const Sequence* seq = owner.at(batch.block_table.at(size_t(i * batch.max_blocks)));
+      const Sequence* seq = owner.at(batch.slot_mapping.at(size_t(batch.cu_seqlens_q[size_t(i)])));
       const int end = batch.cu_seqlens_q[size_t(i) + 1];
       EXPECT_EQ(end - batch.cu_seqlens_q[size_t(i)], seq->num_scheduled_tokens);
       EXPECT_EQ(batch.seq_lens[size_t(i)], seq->num_computed_tokens + seq->num_scheduled_tokens);
@@ -193,6 +220,7 @@ class Workload {
     for (const auto& seq : scheduler_.take_finished()) {
       EXPECT_EQ(std::erase(live_, seq.get()), 1u);
       EXPECT_TRUE(seq->block_table.empty());
+      EXPECT_LT(seq->num_preemptions, limits_.max_num_seqs);
       Completion want = alone(requests_[seq->id], max_len_);
       if (seq->finish_reason == FinishReason::kAbort) {
         EXPECT_TRUE(aborted_.contains(seq->id));
@@ -264,6 +292,7 @@ void random_workload(uint32_t seed, Tally& tally) {
       limits.max_num_seqs + dice.of<int>({0, 1, 3, block_size, dice.below(longest)});
   limits.max_model_len = dice.one_in(2) ? longest + 20 : 2 + dice.below(longest);
   limits.num_blocks = 1 + dice.below(dice.one_in(2) ? 4 : 16);
+  limits.prefix_caching = dice.one_in(4) ? PrefixCaching::kOff : PrefixCaching::kOn;
 
   std::vector<std::vector<TokenId>> texts(3, std::vector<TokenId>(size_t(2 * block_size + 1)));
   for (auto& text : texts)
@@ -282,7 +311,7 @@ void random_workload(uint32_t seed, Tally& tally) {
 
 TEST(SchedulerProperty, CompletionsAreTheSameWhateverTheLoad) {
   Tally tally;
-  for (uint32_t seed = 0; seed < 1000; ++seed) {
+  for (uint32_t seed = 0; seed < 3000; ++seed) {
     SCOPED_TRACE("workload " + std::to_string(seed));
     random_workload(seed, tally);
     if (HasFailure()) return;
@@ -296,6 +325,9 @@ TEST(SchedulerProperty, CompletionsAreTheSameWhateverTheLoad) {
   EXPECT_GT(tally.waits, 9000);
   EXPECT_GT(tally.mixed_steps, 1500);
   EXPECT_GT(tally.chunks, 7000);
+  EXPECT_GT(tally.preemptions, 500);
+  EXPECT_GT(tally.hits, 1000);
+  EXPECT_GT(tally.hits_after_preemption, 200);
 }
 
 // Prompts and outputs that end just before, at and just after a block's end, all at once: the same text as

@@ -19,7 +19,8 @@ SchedulerLimits limits(int max_num_seqs, int budget) {
           .max_num_batched_tokens = budget,
           .max_model_len = 100,
           .num_blocks = 50,
-          .block_size = 4};
+          .block_size = 4,
+          .prefix_caching = PrefixCaching::kOff};
 }
 
 // Runs a step in which every row gets the same id. Its number of tokens.
@@ -203,9 +204,9 @@ TEST(Scheduler, FirstComeFirstServedEvenIfALaterOneWouldFit) {
   SchedulerLimits tight = limits(4, 40);
   tight.num_blocks = 5;
   Scheduler scheduler(tight, {});
-  scheduler.add(make_sequence(0, ids(7), {.max_tokens = 5}));   // 3 blocks
-  scheduler.add(make_sequence(1, ids(11), {.max_tokens = 1}));  // 3 blocks: waits
-  scheduler.add(make_sequence(2, ids(1), {.max_tokens = 1}));   // 1 block: waits behind it
+  scheduler.add(make_sequence(0, ids(11), {.max_tokens = 5}));      // 3 blocks
+  scheduler.add(make_sequence(1, ids(11, 50), {.max_tokens = 1}));  // 3 blocks: waits
+  scheduler.add(make_sequence(2, ids(1), {.max_tokens = 1}));       // 1 block: waits behind it
   step(scheduler);
   EXPECT_EQ(scheduler.num_running(), 1);
   EXPECT_EQ(scheduler.num_waiting(), 2);
@@ -213,6 +214,47 @@ TEST(Scheduler, FirstComeFirstServedEvenIfALaterOneWouldFit) {
   std::vector<RequestId> order;
   for (const auto& sequence : scheduler.take_finished()) order.push_back(sequence->id);
   EXPECT_EQ(order, (std::vector<RequestId>{0, 1, 2}));
+}
+
+// Memory for one and a half: the younger gives way, waits at the head of the queue, and loses nothing.
+TEST(Scheduler, TheYoungestIsPreemptedAndComesBack) {
+  SchedulerLimits tight = limits(3, 40);
+  tight.num_blocks = 6;
+  Scheduler scheduler(tight, {});
+  scheduler.add(make_sequence(0, ids(8), {.max_tokens = 10}));      // grows to 5 blocks
+  scheduler.add(make_sequence(1, ids(8, 50), {.max_tokens = 10}));  // fits beside it at first
+  scheduler.add(make_sequence(2, ids(8, 80), {.max_tokens = 1}));
+  EXPECT_EQ(step(scheduler), 24);
+  EXPECT_EQ(scheduler.num_running(), 2);  // the third has ended
+  EXPECT_EQ(step(scheduler), 2);          // both take a third block
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(step(scheduler), 2);
+  scheduler.add(make_sequence(3, ids(1), {.max_tokens = 1}));
+  EXPECT_EQ(step(scheduler), 1);  // the first needs a fourth: the second goes, and nobody comes
+  EXPECT_EQ(scheduler.num_running(), 1);
+  EXPECT_EQ(scheduler.num_waiting(), 2);
+  std::vector<std::unique_ptr<Sequence>> finished;
+  while (scheduler.has_unfinished()) {
+    step(scheduler);
+    for (auto& sequence : scheduler.take_finished()) finished.push_back(std::move(sequence));
+  }
+  std::vector<RequestId> order;
+  for (const auto& sequence : finished) order.push_back(sequence->id);
+  EXPECT_EQ(order, (std::vector<RequestId>{2, 0, 3, 1}));
+  EXPECT_EQ(finished[1]->num_preemptions, 0);
+  EXPECT_EQ(finished[3]->num_preemptions, 1);
+  EXPECT_EQ(finished[3]->num_output_tokens(), 10);
+}
+
+TEST(Scheduler, CountsWhatTheCacheGaveAtFirst) {
+  SchedulerLimits caching = limits(2, 40);
+  caching.prefix_caching = PrefixCaching::kOn;
+  Scheduler scheduler(caching, {});
+  scheduler.add(make_sequence(0, ids(12), {.max_tokens = 3}));
+  EXPECT_EQ(run_to_end(scheduler)->num_cached_tokens, 0);
+  scheduler.add(make_sequence(1, ids(12), {.max_tokens = 3}));
+  EXPECT_EQ(step(scheduler), 4);  // eight of twelve are cached, and the last block is computed
+  EXPECT_EQ(run_to_end(scheduler)->num_cached_tokens, 8);
+  EXPECT_EQ(scheduler.blocks().num_free_blocks(), 50);
 }
 
 TEST(Scheduler, NoMoreThanMaxNumSeqsRun) {

@@ -110,6 +110,75 @@ TEST(LLM, BlockBordersChangeNothing) {
   }
 }
 
+// Two chats with one long system prompt: the second finds it in the cache, and says what it says without.
+TEST(LLM, ASharedSystemPromptIsComputedOnce) {
+  std::string system = "You tell stories.";
+  for (int i = 0; i < 20; ++i) system += " Be kind, and use simple words.";
+  EngineConfig without = demo_config();
+  without.prefix_caching = false;
+  LLM llm(demo_config()), plain(without);
+  int cached = 0;
+  for (const char* question : {"Tell me about a fox.", "Tell me about a red hat."}) {
+    const std::vector<ChatMessage> messages{{"system", system}, {"user", question}};
+    const std::vector<Prompt> prompts{Prompt(llm.chat_template().render(messages))};
+    const std::vector<SamplingParams> params{{.temperature = 0, .max_tokens = 24}};
+    const Completion got = llm.generate(prompts, params)[0], want = plain.generate(prompts, params)[0];
+    EXPECT_EQ(got.token_ids, want.token_ids);
+    EXPECT_EQ(got.text, want.text);
+    EXPECT_EQ(want.num_cached_tokens, 0);
+    cached = got.num_cached_tokens;
+    EXPECT_LT(cached, got.num_prompt_tokens);
+  }
+  EXPECT_GT(cached, 100);
+  EXPECT_EQ(cached % llm.scheduler().blocks().block_size(), 0);
+}
+
+// Prompts that share beginnings of every length, in a cache for one and a half of them: hits, preemptions, chunks.
+TEST(LLM, HitsAndPreemptionChangeNothing) {
+  std::vector<Prompt> prompts;
+  for (int i = 0; i < 10; ++i) {
+    std::vector<TokenId> ids;
+    for (int k = 0; k < 40 + 7 * (i % 4); ++k) ids.push_back(k < 8 * i ? 100 + k : 300 + 10 * i + k);
+    prompts.emplace_back(ids);
+  }
+  for (const SamplingParams& params : {SamplingParams{.temperature = 0, .max_tokens = 40, .ignore_eos = true},
+                                       SamplingParams{.seed = 3, .max_tokens = 40, .ignore_eos = true}}) {
+    std::vector<Completion> want;
+    for (const Prompt& prompt : prompts)
+      want.push_back(LLM(demo_config()).generate(std::span(&prompt, 1), std::span(&params, 1))[0]);
+    for (const bool caching : {false, true}) {
+      for (const int budget : {5, 16, 512}) {
+        EngineConfig config = demo_config();
+        config.prefix_caching = caching;
+        config.max_num_seqs = 4;
+        config.max_num_batched_tokens = budget;
+        config.num_kvcache_blocks = 10;  // the longest takes seven
+        LLM llm(config);
+        const std::vector<Completion> got = llm.generate(prompts, std::span(&params, 1));
+        expect_equal(got, want);
+        int cached = 0;
+        for (const Completion& c : got) cached += c.num_cached_tokens;
+        EXPECT_EQ(cached > 0, caching);
+        EXPECT_GT(llm.scheduler().num_preemptions(), 0);
+        EXPECT_EQ(llm.scheduler().blocks().num_free_blocks(), 10);
+      }
+    }
+  }
+}
+
+TEST(LLM, SaltsSeparateTheCache) {
+  LLM llm(demo_config());
+  const std::vector<SamplingParams> params{{.temperature = 0, .max_tokens = 1}};
+  const auto cached = [&](const char* salt) {
+    Prompt prompt(std::vector<TokenId>(40, 100));
+    prompt.cache_salt = salt;
+    return llm.generate(std::span(&prompt, 1), params)[0].num_cached_tokens;
+  };
+  EXPECT_EQ(cached("a"), 0);
+  EXPECT_EQ(cached("b"), 0);
+  EXPECT_EQ(cached("a"), 32);
+}
+
 TEST(LLM, TwoModelsInOneProcessAnswerAsAlone) {
   const std::vector<SamplingParams> params{{.temperature = 0, .max_tokens = 12, .ignore_eos = true}};
   const std::vector<Prompt> prompts{Prompt(std::vector<TokenId>{5, 6, 7})};
