@@ -6,6 +6,7 @@
 
 namespace nanovllm::test {
 
-size_t num_allocations();  // since the program began, of all threads
+size_t num_allocations();       // since the program began, of all threads
+size_t num_live_allocations();  // of these, not given back
 
 }  // namespace nanovllm::test

@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 
+#include "engine/allocation_count.h"
 #include "engine/fake_model.h"
 #include "engine/make_sequence.h"
 #include "engine/scheduler.h"
@@ -73,6 +74,7 @@ class Workload {
         tally_(tally) {}
 
   bool all_submitted() const { return next_ == requests_.size(); }
+  bool idle() const { return !scheduler_.has_unfinished(); }
   bool done() const { return all_submitted() && !scheduler_.has_unfinished(); }
   size_t num_requests() const { return requests_.size(); }
 
@@ -328,6 +330,40 @@ TEST(SchedulerProperty, CompletionsAreTheSameWhateverTheLoad) {
   EXPECT_GT(tally.preemptions, 500);
   EXPECT_GT(tally.hits, 1000);
   EXPECT_GT(tally.hits_after_preemption, 200);
+}
+
+// Ten thousand requests through a cache for one and a half of the longest: all end, the memory stays what it was.
+TEST(SchedulerProperty, TenThousandRequestsThroughLittleMemory) {
+  constexpr int kBlockSize = 4, kLongest = 64, kBatch = 100;
+  Dice dice(17);
+  Tally tally;
+  std::vector<std::vector<TokenId>> texts(5, std::vector<TokenId>(kLongest));
+  for (auto& text : texts)
+    for (TokenId& id : text) id = dice.below(test::kFakeVocab);
+  const SchedulerLimits limits{.max_num_seqs = 8,
+                               .max_num_batched_tokens = 24,
+                               .max_model_len = kLongest,
+                               .num_blocks = kLongest * 3 / 2 / kBlockSize,
+                               .block_size = kBlockSize};
+  std::vector<Request> requests;
+  for (int i = 0; i < 10000; ++i) {
+    Request request{.prompt = dice.of(texts)};
+    request.prompt.resize(size_t(1 + dice.below(40)));
+    request.params = {.seed = uint64_t(i), .max_tokens = 1 + dice.below(40), .ignore_eos = true};
+    requests.push_back(request);
+  }
+  Workload run(limits, std::move(requests), tally);
+  size_t live_early = 0;
+  for (int begin = 0; begin < 10000; begin += kBatch) {
+    for (int i = 0; i < kBatch; ++i) run.submit();
+    while (!run.done() && !run.idle()) run.step();
+    if (begin == 10 * kBatch) live_early = test::num_live_allocations();
+    if (HasFailure()) return;
+  }
+  run.check_end();
+  EXPECT_LE(test::num_live_allocations(), live_early + 64);
+  EXPECT_GT(tally.preemptions, 2000);
+  EXPECT_GT(tally.hits, 2000);
 }
 
 // Prompts and outputs that end just before, at and just after a block's end, all at once: the same text as
