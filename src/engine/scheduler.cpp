@@ -167,7 +167,7 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::take_finished() { return std::
 void Scheduler::check_integrity() const {
   std::vector<const Sequence*> running;
   for (const auto& seq : running_) running.push_back(seq.get());
-  for (const auto& seq : waiting_) ASSERT(seq->block_table.empty());
+  for (const auto& seq : waiting_) ASSERT(seq->block_table.empty() && seq->num_computed_tokens == 0);
   blocks_.check_integrity(running);
 }
 
