@@ -4,6 +4,7 @@
 #include <bit>
 #include <functional>
 #include <limits>
+#include <map>
 
 #include "base/error.h"
 #include "tokenizer/byte_level.h"
@@ -95,14 +96,45 @@ void Bpe::check_every_token_is_built(const BpeModel& model, std::string_view whe
   }
 }
 
-// Whether the symbol there may be merged with the next.
+// Looks up the pair that begins there. Whether it may be merged.
 bool Bpe::rank_pair(std::vector<Symbol>& symbols, int32_t position) const {
   Symbol& left = symbols[size_t(position)];
   left.rank = left.next < 0 ? -1 : rank_of(left.id, symbols[size_t(left.next)].id);
   return left.rank >= 0;
 }
 
+void Bpe::merge_pair(std::vector<Symbol>& symbols, int32_t position) const {
+  Symbol& left = symbols[size_t(position)];
+  left.id = results_[size_t(left.rank)];
+  symbols[size_t(left.next)].rank = -1;  // joined to its left neighbour
+  left.next = symbols[size_t(left.next)].next;
+  if (left.next >= 0) symbols[size_t(left.next)].previous = position;
+}
+
+// Rank by rank, and of one rank from left to right: a long word is walked through in order, where a heap would
+// jump about in memory that no cache holds. Ends early where a merge makes a pair of lower rank possible, which
+// no trained vocabulary has; the heap goes on from there.
+void Bpe::merge_in_rank_order(std::vector<Symbol>& symbols) const {
+  std::map<int32_t, std::vector<int32_t>> positions;
+  for (int32_t i = 0; i < int32_t(symbols.size()); ++i)
+    if (symbols[size_t(i)].rank >= 0) positions[symbols[size_t(i)].rank].push_back(i);
+  while (!positions.empty()) {
+    auto lowest = positions.extract(positions.begin());
+    std::sort(lowest.mapped().begin(), lowest.mapped().end());
+    for (const int32_t position : lowest.mapped()) {
+      if (symbols[size_t(position)].rank != lowest.key()) continue;
+      merge_pair(symbols, position);
+      for (const int32_t changed : {symbols[size_t(position)].previous, position}) {
+        if (changed < 0 || !rank_pair(symbols, changed)) continue;
+        if (symbols[size_t(changed)].rank < lowest.key()) return;
+        positions[symbols[size_t(changed)].rank].push_back(changed);
+      }
+    }
+  }
+}
+
 void Bpe::encode_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& ids) const {
+  constexpr size_t kLongWord = 4096;
   if (ignore_merges_) {
     const auto id = vocabulary_.find(spell_bytes(word));
     if (id && kinds_[size_t(*id)] == TokenKind::kModel) return ids.push_back(*id);
@@ -114,13 +146,15 @@ void Bpe::encode_word(std::string_view word, Scratch& scratch, std::vector<Token
   for (int32_t i = 0; i < size; ++i)
     symbols[size_t(i)] = {byte_ids_[static_cast<unsigned char>(word[size_t(i)])], i - 1,
                           i + 1 < size ? i + 1 : -1, -1};
+  for (int32_t i = 0; i < size; ++i) rank_pair(symbols, i);
+  if (word.size() > kLongWord) merge_in_rank_order(symbols);
 
   const auto candidate = [&](int32_t position) {
     return uint64_t(uint32_t(symbols[size_t(position)].rank)) << 32 | uint32_t(position);
   };
   heap.clear();
   for (int32_t i = 0; i < size; ++i)
-    if (rank_pair(symbols, i)) heap.push_back(candidate(i));
+    if (symbols[size_t(i)].rank >= 0) heap.push_back(candidate(i));
   std::make_heap(heap.begin(), heap.end(), std::greater<>());
   const auto offer = [&](int32_t position) {
     if (!rank_pair(symbols, position)) return;
@@ -131,13 +165,9 @@ void Bpe::encode_word(std::string_view word, Scratch& scratch, std::vector<Token
     std::pop_heap(heap.begin(), heap.end(), std::greater<>());
     const auto position = int32_t(heap.back() & 0xFFFFFFFF), rank = int32_t(heap.back() >> 32);
     heap.pop_back();
-    Symbol& left = symbols[size_t(position)];
-    if (left.rank != rank) continue;
-    left.id = results_[size_t(rank)];
-    symbols[size_t(left.next)].rank = -1;  // joined to its left neighbour
-    left.next = symbols[size_t(left.next)].next;
-    if (left.next >= 0) symbols[size_t(left.next)].previous = position;
-    if (left.previous >= 0) offer(left.previous);
+    if (symbols[size_t(position)].rank != rank) continue;
+    merge_pair(symbols, position);
+    if (symbols[size_t(position)].previous >= 0) offer(symbols[size_t(position)].previous);
     offer(position);
   }
   for (int32_t i = 0; i >= 0 && i < size; i = symbols[size_t(i)].next) ids.push_back(symbols[size_t(i)].id);

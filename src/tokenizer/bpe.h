@@ -66,6 +66,8 @@ class Bpe {
   void check_every_token_is_built(const BpeModel& model, std::string_view where) const;
   std::optional<TokenId> find_in_model(std::string_view text) const;
   bool rank_pair(std::vector<Symbol>& symbols, int32_t position) const;
+  void merge_pair(std::vector<Symbol>& symbols, int32_t position) const;
+  void merge_in_rank_order(std::vector<Symbol>& symbols) const;
   void encode_word(std::string_view word, Scratch& scratch, std::vector<TokenId>& ids) const;
 
   const Vocabulary& vocabulary_;

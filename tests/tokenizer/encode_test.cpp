@@ -84,6 +84,37 @@ TEST(Normalizer, ALongRunOfMarksIsNotQuadratic) {
   EXPECT_EQ(text, "\u00e1" + below.substr(1) + above.substr(3));
 }
 
+// A long word is merged rank by rank. An x merges with nothing, so the parts between come out as they do alone; also
+// where ranks are in no order that training gives, and a merge makes a lower one possible.
+TEST(Bpe, LongWordsMergeAsShortOnes) {
+  std::mt19937 random(12);
+  const auto below = [&](size_t n) { return size_t(random() % n); };
+  for (int round = 0; round < 40; ++round) {
+    std::vector<std::string> pieces = {"a", "b", "c"};
+    Merges merges;
+    while (merges.size() < 25) {
+      const std::pair merge(pieces[below(pieces.size())], pieces[below(pieces.size())]);
+      if (std::find(merges.begin(), merges.end(), merge) != merges.end()) continue;
+      if (merge.first.size() + merge.second.size() > 9) continue;
+      merges.push_back(merge);
+      pieces.push_back(merge.first + merge.second);
+    }
+    if (round % 2 == 1) std::shuffle(merges.begin(), merges.end(), random);
+    const Tokenizer tokenizer = parse(tiny_json(merges));
+    std::string word;
+    Ids want;
+    while (word.size() < 10000) {
+      std::string part;
+      for (size_t size = below(60); part.size() < size;) part += "abc"[below(3)];
+      const Ids alone = tokenizer.encode(part);
+      want.insert(want.end(), alone.begin(), alone.end());
+      want.push_back('x');
+      word += part + "x";
+    }
+    EXPECT_EQ(tokenizer.encode(word), want) << round;
+  }
+}
+
 // Words seen before take their ids from the text so far; more words than are remembered push each other out.
 TEST(Encode, WordsSeenBeforeHaveTheSameIds) {
   const Tokenizer tokenizer = Tokenizer::load(test::demo_model());
