@@ -6,6 +6,13 @@
 #include "base/error.h"
 
 namespace nanovllm {
+namespace {
+
+double seconds(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
 
 Scheduler::Scheduler(const SchedulerLimits& limits, std::vector<TokenId> eos_token_ids)
     : limits_(limits),
@@ -30,13 +37,22 @@ void Scheduler::add(std::unique_ptr<Sequence> sequence) {
   waiting_.push_back(std::move(sequence));
 }
 
+void Scheduler::begin(Sequence& sequence) {
+  sequence.token_ids.reserve(size_t(sequence.max_len));  // no step allocates
+  sequence.num_cached_tokens = sequence.num_computed_tokens;
+  sequence.admission_time = Clock::now();
+  if (limits_.prefix_caching == PrefixCaching::kOn)
+    metrics_.prefix_cache_queries += sequence.num_prompt_tokens;
+  metrics_.prefix_cache_hits += sequence.num_cached_tokens;
+  metrics_.request_queue_time.observe(seconds(sequence.arrival_time, sequence.admission_time));
+}
+
 void Scheduler::admit() {
   while (!waiting_.empty() && num_running() < limits_.max_num_seqs &&
          blocks_.can_allocate(*waiting_.front())) {
     Sequence& sequence = *waiting_.front();
     blocks_.allocate(sequence);
-    if (sequence.num_preemptions == 0) sequence.num_cached_tokens = sequence.num_computed_tokens;
-    sequence.token_ids.reserve(size_t(sequence.max_len));  // no step allocates
+    if (sequence.num_preemptions == 0) begin(sequence);
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
@@ -47,7 +63,7 @@ void Scheduler::preempt_youngest() {
   blocks_.release(sequence);
   sequence.num_computed_tokens = 0;
   ++sequence.num_preemptions;
-  ++num_preemptions_;
+  ++metrics_.num_preemptions;
   waiting_.push_front(std::move(running_.back()));
   running_.pop_back();
 }
@@ -86,13 +102,21 @@ bool Scheduler::is_stop(const Sequence& sequence, TokenId id) const {
   return (!sequence.params.ignore_eos && holds(eos_token_ids_)) || holds(sequence.params.stop_token_ids);
 }
 
-void Scheduler::append_token(Sequence& sequence, TokenId id) {
+void Scheduler::append_token(Sequence& sequence, TokenId id, Clock::time_point now) {
   if (id < 0) {
     sequence.finish_reason = FinishReason::kError;
     sequence.error = "the model's logits are not numbers: its weights may be damaged";
     return;
   }
-  if (sequence.num_output_tokens() == 0) sequence.first_token_time = Clock::now();
+  if (sequence.num_output_tokens() == 0) {
+    sequence.first_token_time = now;
+    metrics_.prompt_tokens += sequence.num_prompt_tokens;
+    metrics_.time_to_first_token.observe(seconds(sequence.arrival_time, now));
+  } else {
+    metrics_.inter_token_latency.observe(seconds(sequence.last_token_time, now));
+  }
+  sequence.last_token_time = now;
+  ++metrics_.generation_tokens;
   sequence.token_ids.push_back(id);
   if (is_stop(sequence, id))
     sequence.finish_reason = FinishReason::kStop;
@@ -102,13 +126,14 @@ void Scheduler::append_token(Sequence& sequence, TokenId id) {
 
 void Scheduler::update(std::span<const TokenId> sampled_ids) {
   progressed_.clear();
+  const Clock::time_point now = Clock::now();
   size_t row = 0;
   for (Sequence* seq : scheduled_) {
     seq->num_computed_tokens += seq->num_scheduled_tokens;
     seq->num_scheduled_tokens = 0;
     blocks_.remember_computed(*seq);
     if (seq->num_uncomputed_tokens() > 0) continue;  // a chunk of the prompt: no logits row
-    append_token(*seq, sampled_ids[row++]);
+    append_token(*seq, sampled_ids[row++], now);
     if (!seq->finished()) progressed_.push_back(seq);
   }
   ASSERT(row == sampled_ids.size());
@@ -144,6 +169,8 @@ void Scheduler::finish(std::unique_ptr<Sequence> sequence, FinishReason reason) 
   blocks_.release(*sequence);
   sequence->finish_reason = reason;
   sequence->finish_time = Clock::now();
+  ++metrics_.finished[size_t(reason)];
+  metrics_.e2e_request_latency.observe(seconds(sequence->arrival_time, sequence->finish_time));
   finished_.push_back(std::move(sequence));
 }
 

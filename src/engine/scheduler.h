@@ -19,6 +19,7 @@
 
 #include "engine/batch.h"
 #include "engine/block_manager.h"
+#include "engine/metrics.h"
 #include "engine/sequence.h"
 
 namespace nanovllm {
@@ -62,7 +63,7 @@ class Scheduler {
   bool has_unfinished() const { return !waiting_.empty() || !running_.empty(); }
   int num_waiting() const { return int(waiting_.size()); }
   int num_running() const { return int(running_.size()); }
-  int64_t num_preemptions() const { return num_preemptions_; }  // since the beginning
+  const EngineMetrics& metrics() const { return metrics_; }  // since the beginning
   const BlockManager& blocks() const { return blocks_; }
   void check_integrity() const;  // for tests
 
@@ -71,7 +72,8 @@ class Scheduler {
   void preempt_youngest();
   void admit();
   void remove_finished();
-  void append_token(Sequence& sequence, TokenId id);
+  void begin(Sequence& sequence);  // it is admitted for the first time
+  void append_token(Sequence& sequence, TokenId id, Clock::time_point now);
   void finish(std::unique_ptr<Sequence> sequence, FinishReason reason);
   bool is_stop(const Sequence& sequence, TokenId id) const;
 
@@ -84,7 +86,7 @@ class Scheduler {
   std::vector<const Sequence*> progressed_;
   std::vector<std::unique_ptr<Sequence>> finished_;
   Batch batch_;
-  int64_t num_preemptions_ = 0;
+  EngineMetrics metrics_;
 };
 
 }  // namespace nanovllm

@@ -26,6 +26,7 @@ enum class FinishReason {
   kAbort,   // the caller's wish
   kError,   // logits that are not numbers
 };
+inline constexpr size_t kNumFinishReasons = 5;
 
 std::string_view finish_reason_name(
     FinishReason reason);  // "stop", "length", "abort", "error"; "" while it runs
@@ -52,7 +53,7 @@ struct Sequence {
   uint64_t content = 0;              // of the last of these
   FinishReason finish_reason = FinishReason::kNone;
   std::string error;  // why it ended with kError
-  Clock::time_point arrival_time, first_token_time, finish_time;
+  Clock::time_point arrival_time, admission_time, first_token_time, last_token_time, finish_time;
 };
 
 }  // namespace nanovllm

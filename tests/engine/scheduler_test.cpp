@@ -257,6 +257,42 @@ TEST(Scheduler, CountsWhatTheCacheGaveAtFirst) {
   EXPECT_EQ(scheduler.blocks().num_free_blocks(), 50);
 }
 
+TEST(Scheduler, MetricsCountEachThingOnce) {
+  SchedulerLimits small = limits(2, 40);
+  small.num_blocks = 6;
+  small.prefix_caching = PrefixCaching::kOn;
+  Scheduler scheduler(small, {kEos});
+  scheduler.add(make_sequence(0, ids(8, 10), {.max_tokens = 10}));
+  scheduler.add(make_sequence(1, ids(8, 50), {.max_tokens = 10}));  // preempted, and admitted again
+  while (scheduler.has_unfinished()) step(scheduler);
+  scheduler.add(make_sequence(2, ids(8, 10), {.max_tokens = 2}));
+  step(scheduler);
+  step(scheduler, kEos);
+  scheduler.add(make_sequence(3, ids(8, 10)));
+  EXPECT_TRUE(scheduler.abort(3));
+  const EngineMetrics& m = scheduler.metrics();
+  EXPECT_EQ(m.num_preemptions, 1);
+  EXPECT_EQ(m.prompt_tokens, 24);
+  EXPECT_EQ(m.generation_tokens, 22);
+  EXPECT_EQ(m.prefix_cache_queries, 24);
+  EXPECT_EQ(m.prefix_cache_hits, 4);  // the last block is computed anew
+  EXPECT_EQ(m.finished[size_t(FinishReason::kLength)], 2);
+  EXPECT_EQ(m.finished[size_t(FinishReason::kStop)], 1);
+  EXPECT_EQ(m.finished[size_t(FinishReason::kAbort)], 1);
+  EXPECT_EQ(m.time_to_first_token.count(), 3);
+  EXPECT_EQ(m.inter_token_latency.count(), 19);
+  EXPECT_EQ(m.request_queue_time.count(), 3);
+  EXPECT_EQ(m.e2e_request_latency.count(), 4);
+}
+
+TEST(Histogram, CountsUpToAndOnEachBound) {
+  Histogram histogram({1, 2, 5});
+  for (const double value : {0.5, 1.0, 1.5, 5.0, 5.1, 100.0}) histogram.observe(value);
+  EXPECT_EQ(histogram.counts(), (std::vector<int64_t>{2, 1, 1, 2}));
+  EXPECT_EQ(histogram.count(), 6);
+  EXPECT_DOUBLE_EQ(histogram.sum(), 113.1);
+}
+
 TEST(Scheduler, NoMoreThanMaxNumSeqsRun) {
   Scheduler scheduler(limits(2, 40), {});
   for (RequestId id = 0; id < 5; ++id) scheduler.add(make_sequence(id, ids(2), {.max_tokens = 2}));

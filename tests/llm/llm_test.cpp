@@ -159,7 +159,7 @@ TEST(LLM, HitsAndPreemptionChangeNothing) {
         int cached = 0;
         for (const Completion& c : got) cached += c.num_cached_tokens;
         EXPECT_EQ(cached > 0, caching);
-        EXPECT_GT(llm.scheduler().num_preemptions(), 0);
+        EXPECT_GT(llm.scheduler().metrics().num_preemptions, 0);
         EXPECT_EQ(llm.scheduler().blocks().num_free_blocks(), 10);
       }
     }
