@@ -25,6 +25,8 @@ bool is_one_symbol(std::string_view text) {
 Bpe::Bpe(const BpeModel& model, const std::vector<std::string>& added_tokens, const Vocabulary& vocabulary,
          std::string_view where)
     : vocabulary_(vocabulary), ignore_merges_(model.ignore_merges), kinds_(size_t(vocabulary.num_tokens())) {
+  for (TokenId id = 0; id < vocabulary.num_tokens(); ++id)
+    num_bytes_.push_back(int32_t(vocabulary.bytes(id).size()));
   for (const auto& [text, id] : model.vocab) kinds_[size_t(id)] = TokenKind::kModel;
   add_merges(model, where);
   for (const std::string& text : added_tokens) {
@@ -96,19 +98,30 @@ void Bpe::check_every_token_is_built(const BpeModel& model, std::string_view whe
   }
 }
 
+int32_t Bpe::next(const std::vector<Symbol>& symbols, int32_t position) const {
+  const size_t end = size_t(position) + size_t(num_bytes_[size_t(symbols[size_t(position)].id)]);
+  return end < symbols.size() ? int32_t(end) : -1;
+}
+
+int32_t Bpe::previous(const std::vector<Symbol>& symbols, int32_t position) const {
+  if (position == 0) return -1;
+  const Symbol& last = symbols[size_t(position) - 1];
+  return last.id == kJoined ? last.rank : position - 1;
+}
+
 // Looks up the pair that begins there. Whether it may be merged.
 bool Bpe::rank_pair(std::vector<Symbol>& symbols, int32_t position) const {
   Symbol& left = symbols[size_t(position)];
-  left.rank = left.next < 0 ? -1 : rank_of(left.id, symbols[size_t(left.next)].id);
+  const int32_t right = next(symbols, position);
+  left.rank = right < 0 ? -1 : rank_of(left.id, symbols[size_t(right)].id);
   return left.rank >= 0;
 }
 
 void Bpe::merge_pair(std::vector<Symbol>& symbols, int32_t position) const {
   Symbol& left = symbols[size_t(position)];
+  symbols[size_t(next(symbols, position))].id = kJoined;
   left.id = results_[size_t(left.rank)];
-  symbols[size_t(left.next)].rank = -1;  // joined to its left neighbour
-  left.next = symbols[size_t(left.next)].next;
-  if (left.next >= 0) symbols[size_t(left.next)].previous = position;
+  symbols[size_t(position + num_bytes_[size_t(left.id)]) - 1] = {kJoined, position};
 }
 
 // Rank by rank, and of one rank from left to right: a long word is walked through in order, where a heap would
@@ -120,15 +133,19 @@ void Bpe::merge_in_rank_order(std::vector<Symbol>& symbols) const {
     if (symbols[size_t(i)].rank >= 0) positions[symbols[size_t(i)].rank].push_back(i);
   while (!positions.empty()) {
     auto lowest = positions.extract(positions.begin());
-    std::sort(lowest.mapped().begin(), lowest.mapped().end());
-    for (const int32_t position : lowest.mapped()) {
-      if (symbols[size_t(position)].rank != lowest.key()) continue;
+    std::vector<int32_t>& of_lowest = lowest.mapped();
+    if (!std::is_sorted(of_lowest.begin(), of_lowest.end())) std::sort(of_lowest.begin(), of_lowest.end());
+    for (const int32_t position : of_lowest) {
+      const Symbol& left = symbols[size_t(position)];
+      if (left.id == kJoined || left.rank != lowest.key()) continue;
       merge_pair(symbols, position);
-      for (const int32_t changed : {symbols[size_t(position)].previous, position}) {
+      bool in_order = true;
+      for (const int32_t changed : {previous(symbols, position), position}) {
         if (changed < 0 || !rank_pair(symbols, changed)) continue;
-        if (symbols[size_t(changed)].rank < lowest.key()) return;
+        in_order &= symbols[size_t(changed)].rank > lowest.key();
         positions[symbols[size_t(changed)].rank].push_back(changed);
       }
+      if (!in_order) return;
     }
   }
 }
@@ -142,11 +159,13 @@ void Bpe::encode_word(std::string_view word, Scratch& scratch, std::vector<Token
   std::vector<Symbol>& symbols = scratch.symbols;
   std::vector<uint64_t>& heap = scratch.heap;
   const auto size = int32_t(word.size());
-  symbols.resize(word.size());
-  for (int32_t i = 0; i < size; ++i)
-    symbols[size_t(i)] = {byte_ids_[static_cast<unsigned char>(word[size_t(i)])], i - 1,
-                          i + 1 < size ? i + 1 : -1, -1};
-  for (int32_t i = 0; i < size; ++i) rank_pair(symbols, i);
+  symbols.clear();
+  symbols.reserve(word.size());
+  for (int32_t i = 0; i < size; ++i) {
+    const TokenId id = byte_ids_[static_cast<unsigned char>(word[size_t(i)])];
+    if (i > 0) symbols.back().rank = rank_of(symbols.back().id, id);
+    symbols.push_back({id, -1});
+  }
   if (word.size() > kLongWord) merge_in_rank_order(symbols);
 
   const auto candidate = [&](int32_t position) {
@@ -154,7 +173,7 @@ void Bpe::encode_word(std::string_view word, Scratch& scratch, std::vector<Token
   };
   heap.clear();
   for (int32_t i = 0; i < size; ++i)
-    if (symbols[size_t(i)].rank >= 0) heap.push_back(candidate(i));
+    if (symbols[size_t(i)].id != kJoined && symbols[size_t(i)].rank >= 0) heap.push_back(candidate(i));
   std::make_heap(heap.begin(), heap.end(), std::greater<>());
   const auto offer = [&](int32_t position) {
     if (!rank_pair(symbols, position)) return;
@@ -165,12 +184,13 @@ void Bpe::encode_word(std::string_view word, Scratch& scratch, std::vector<Token
     std::pop_heap(heap.begin(), heap.end(), std::greater<>());
     const auto position = int32_t(heap.back() & 0xFFFFFFFF), rank = int32_t(heap.back() >> 32);
     heap.pop_back();
-    if (symbols[size_t(position)].rank != rank) continue;
+    const Symbol& left = symbols[size_t(position)];
+    if (left.id == kJoined || left.rank != rank) continue;
     merge_pair(symbols, position);
-    if (symbols[size_t(position)].previous >= 0) offer(symbols[size_t(position)].previous);
+    if (const int32_t before = previous(symbols, position); before >= 0) offer(before);
     offer(position);
   }
-  for (int32_t i = 0; i >= 0 && i < size; i = symbols[size_t(i)].next) ids.push_back(symbols[size_t(i)].id);
+  for (int32_t i = 0; i >= 0 && i < size; i = next(symbols, i)) ids.push_back(symbols[size_t(i)].id);
 }
 
 // Texts repeat their words, and the ids of one seen before stand in `ids` already: a table of where. A word takes

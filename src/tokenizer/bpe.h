@@ -1,8 +1,8 @@
 // Byte-pair encoding (Sennrich et al. 2016, arXiv:1508.07909): a word starts as its bytes; the adjacent pair
 // of the lowest merge rank, leftmost first, is joined until no pair of neighbours has a merge.
 //
-// O(n log n) in the length of the word: neighbours are a linked list, candidates wait in a heap, and one whose
-// pair a merge has changed is recognised by its rank when it comes up.
+// O(n log n) in the length of the word: candidates wait in a heap, and one whose pair a merge has changed is
+// recognised by its rank when it comes up.
 #pragma once
 
 #include <array>
@@ -42,10 +42,11 @@ class Bpe {
     uint64_t pair = kNoPair;  // left id in the upper half, right id in the lower
     int32_t rank = 0;
   };
+  // One for each byte. A symbol of several bytes stands at its first; its last holds kJoined and where it begins, so
+  // that both neighbours are found without links: a long word is all memory traffic.
   struct Symbol {
     TokenId id;
-    int32_t previous, next;  // -1 = none
-    int32_t rank;            // of the merge with the next symbol; -1 = there is none
+    int32_t rank;  // of the merge with the next symbol; -1 = there is none
   };
   struct Scratch {
     std::vector<Symbol> symbols;
@@ -55,6 +56,7 @@ class Bpe {
   };
   class SeenWords;
   static constexpr uint64_t kNoPair = ~uint64_t{0};
+  static constexpr TokenId kJoined = -1;
 
   static uint64_t pair_key(TokenId left, TokenId right) {
     return uint64_t(uint32_t(left)) << 32 | uint32_t(right);
@@ -65,6 +67,8 @@ class Bpe {
   void add_merges(const BpeModel& model, std::string_view where);
   void check_every_token_is_built(const BpeModel& model, std::string_view where) const;
   std::optional<TokenId> find_in_model(std::string_view text) const;
+  int32_t next(const std::vector<Symbol>& symbols, int32_t position) const;      // -1 = none
+  int32_t previous(const std::vector<Symbol>& symbols, int32_t position) const;  // -1 = none
   bool rank_pair(std::vector<Symbol>& symbols, int32_t position) const;
   void merge_pair(std::vector<Symbol>& symbols, int32_t position) const;
   void merge_in_rank_order(std::vector<Symbol>& symbols) const;
@@ -79,6 +83,7 @@ class Bpe {
   std::array<TokenId, 256> byte_ids_;  // -1 for bytes that UTF-8 never has and the vocabulary lacks
   std::vector<Merge> merges_;          // open addressing, a power of two, at most half full
   std::vector<TokenId> results_;       // what a merge makes, by rank
+  std::vector<int32_t> num_bytes_;     // by id
 };
 
 }  // namespace nanovllm
