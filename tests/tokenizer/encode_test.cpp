@@ -89,7 +89,7 @@ TEST(Normalizer, ALongRunOfMarksIsNotQuadratic) {
 TEST(Bpe, LongWordsMergeAsShortOnes) {
   std::mt19937 random(12);
   const auto below = [&](size_t n) { return size_t(random() % n); };
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < 60; ++round) {
     std::vector<std::string> pieces = {"a", "b", "c"};
     Merges merges;
     while (merges.size() < 25) {
@@ -99,7 +99,7 @@ TEST(Bpe, LongWordsMergeAsShortOnes) {
       merges.push_back(merge);
       pieces.push_back(merge.first + merge.second);
     }
-    if (round % 2 == 1) std::shuffle(merges.begin(), merges.end(), random);
+    if (round > 10) std::shuffle(merges.begin(), merges.end(), random);
     const Tokenizer tokenizer = parse(tiny_json(merges));
     std::string word;
     Ids want;
