@@ -36,19 +36,25 @@ std::vector<std::string> merge_by_definition(const Merges& merges, const std::st
   }
 }
 
+// 25 merges of a, b and c, each of what is there before it.
+Merges random_merges(std::mt19937& random) {
+  std::vector<std::string> pieces = {"a", "b", "c"};
+  Merges merges;
+  while (merges.size() < 25) {
+    const std::pair merge(pieces[random() % pieces.size()], pieces[random() % pieces.size()]);
+    if (std::find(merges.begin(), merges.end(), merge) != merges.end()) continue;
+    if (merge.first.size() + merge.second.size() > 9) continue;
+    merges.push_back(merge);
+    pieces.push_back(merge.first + merge.second);
+  }
+  return merges;
+}
+
 TEST(Bpe, MergesAsDefined) {
   std::mt19937 random(11);
   const auto below = [&](size_t n) { return size_t(random() % n); };
   for (int round = 0; round < 60; ++round) {
-    std::vector<std::string> pieces = {"a", "b", "c"};
-    Merges merges;
-    while (merges.size() < 25) {
-      const std::pair merge(pieces[below(pieces.size())], pieces[below(pieces.size())]);
-      if (std::find(merges.begin(), merges.end(), merge) != merges.end()) continue;
-      if (merge.first.size() + merge.second.size() > 9) continue;
-      merges.push_back(merge);
-      pieces.push_back(merge.first + merge.second);
-    }
+    const Merges merges = random_merges(random);
     const Tokenizer tokenizer = parse(tiny_json(merges));
     for (int i = 0; i < 60; ++i) {
       std::string word;
@@ -90,15 +96,7 @@ TEST(Bpe, LongWordsMergeAsShortOnes) {
   std::mt19937 random(12);
   const auto below = [&](size_t n) { return size_t(random() % n); };
   for (int round = 0; round < 60; ++round) {
-    std::vector<std::string> pieces = {"a", "b", "c"};
-    Merges merges;
-    while (merges.size() < 25) {
-      const std::pair merge(pieces[below(pieces.size())], pieces[below(pieces.size())]);
-      if (std::find(merges.begin(), merges.end(), merge) != merges.end()) continue;
-      if (merge.first.size() + merge.second.size() > 9) continue;
-      merges.push_back(merge);
-      pieces.push_back(merge.first + merge.second);
-    }
+    Merges merges = random_merges(random);
     if (round > 10) std::shuffle(merges.begin(), merges.end(), random);
     const Tokenizer tokenizer = parse(tiny_json(merges));
     std::string word;
