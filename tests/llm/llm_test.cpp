@@ -136,32 +136,36 @@ TEST(LLM, ASharedSystemPromptIsComputedOnce) {
 // Prompts that share beginnings of every length, in a cache for one and a half of them: hits, preemptions, chunks.
 TEST(LLM, HitsAndPreemptionChangeNothing) {
   std::vector<Prompt> prompts;
+  std::vector<SamplingParams> params;
   for (int i = 0; i < 10; ++i) {
     std::vector<TokenId> ids;
     for (int k = 0; k < 40 + 7 * (i % 4); ++k) ids.push_back(k < 8 * i ? 100 + k : 300 + 10 * i + k);
     prompts.emplace_back(ids);
+    params.push_back(
+        {.temperature = i % 2 == 0 ? 0.0f : 1.0f, .seed = 3, .max_tokens = 40, .ignore_eos = true});
   }
-  for (const SamplingParams& params : {SamplingParams{.temperature = 0, .max_tokens = 40, .ignore_eos = true},
-                                       SamplingParams{.seed = 3, .max_tokens = 40, .ignore_eos = true}}) {
-    std::vector<Completion> want;
-    for (const Prompt& prompt : prompts)
-      want.push_back(LLM(demo_config()).generate(std::span(&prompt, 1), std::span(&params, 1))[0]);
-    for (const bool caching : {false, true}) {
-      for (const int budget : {5, 16, 512}) {
-        EngineConfig config = demo_config();
-        config.prefix_caching = caching;
-        config.max_num_seqs = 4;
-        config.max_num_batched_tokens = budget;
-        config.num_kvcache_blocks = 10;  // the longest takes seven
-        LLM llm(config);
-        const std::vector<Completion> got = llm.generate(prompts, std::span(&params, 1));
-        expect_equal(got, want);
-        int cached = 0;
-        for (const Completion& c : got) cached += c.num_cached_tokens;
-        EXPECT_EQ(cached > 0, caching);
-        EXPECT_GT(llm.scheduler().metrics().num_preemptions, 0);
-        EXPECT_EQ(llm.scheduler().blocks().num_free_blocks(), 10);
-      }
+  EngineConfig config = demo_config();
+  config.prefix_caching = false;
+  std::vector<Completion> want;
+  {
+    LLM llm(config);
+    for (size_t i = 0; i < prompts.size(); ++i)
+      want.push_back(llm.generate(std::span(&prompts[i], 1), std::span(&params[i], 1))[0]);
+  }
+  config.max_num_seqs = 4;
+  config.num_kvcache_blocks = 10;  // the longest takes seven
+  for (const bool caching : {false, true}) {
+    for (const int budget : {5, 512}) {
+      config.prefix_caching = caching;
+      config.max_num_batched_tokens = budget;
+      LLM llm(config);
+      const std::vector<Completion> got = llm.generate(prompts, params);
+      expect_equal(got, want);
+      int cached = 0;
+      for (const Completion& c : got) cached += c.num_cached_tokens;
+      EXPECT_EQ(cached > 0, caching);
+      EXPECT_GT(llm.scheduler().metrics().num_preemptions, 0);
+      EXPECT_EQ(llm.scheduler().blocks().num_free_blocks(), 10);
     }
   }
 }
