@@ -98,8 +98,9 @@ struct ThreadPool::State {
     const DenormalsOff denormals_off;
     for (uint32_t seen = 0;;) {
       wait_for_job(seen);
-      if (stopping.load(std::memory_order_acquire)) return;
       seen = job();
+      // After the job's number: whoever has read the last one sees that it is the last, and does not wait for another.
+      if (stopping.load(std::memory_order_acquire)) return;
       work(seen);
     }
   }
