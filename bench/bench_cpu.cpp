@@ -107,11 +107,6 @@ void measure(const Options& options) {
 }  // namespace nanovllm::bench
 
 int main(int argc, char** argv) {
-  try {
-    nanovllm::bench::measure(nanovllm::bench::parse(argc, argv));
-    return 0;
-  } catch (const nanovllm::Error& error) {
-    std::cerr << "bench_cpu: error: " << error.what() << "\n";
-    return 1;
-  }
+  return nanovllm::bench::run_benchmark(
+      "bench_cpu", [&] { nanovllm::bench::measure(nanovllm::bench::parse(argc, argv)); });
 }

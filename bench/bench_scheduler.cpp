@@ -60,11 +60,6 @@ int main(int argc, char** argv) {
     std::cerr << "usage: bench_scheduler RESULT.json --commit C\n";
     return 2;
   }
-  try {
-    nanovllm::bench::measure(words[0], words[2]);
-    return 0;
-  } catch (const nanovllm::Error& error) {
-    std::cerr << "bench_scheduler: error: " << error.what() << "\n";
-    return 1;
-  }
+  return nanovllm::bench::run_benchmark("bench_scheduler",
+                                        [&] { nanovllm::bench::measure(words[0], words[2]); });
 }

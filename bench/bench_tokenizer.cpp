@@ -173,18 +173,14 @@ void measure(const Options& options) {
   }
   report.add("tokenizer.no_space_ratio", ratios, "times");
   report.write(options.result, machine_name(int(std::thread::hardware_concurrency()), "one used"),
-               options.commit, "build/release/bench/bench_tokenizer " + options.folder, "tokenizer of Qwen3");
+               options.commit, "build/release/bench/bench_tokenizer " + options.folder,
+               "tokenizer of " + fs::path(options.folder).filename().string());
 }
 
 }  // namespace
 }  // namespace nanovllm::bench
 
 int main(int argc, char** argv) {
-  try {
-    nanovllm::bench::measure(nanovllm::bench::parse(argc, argv));
-    return 0;
-  } catch (const nanovllm::Error& error) {
-    std::cerr << "bench_tokenizer: error: " << error.what() << "\n";
-    return 1;
-  }
+  return nanovllm::bench::run_benchmark(
+      "bench_tokenizer", [&] { nanovllm::bench::measure(nanovllm::bench::parse(argc, argv)); });
 }

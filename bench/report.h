@@ -1,9 +1,12 @@
 // The result of a benchmark: rows of medians and ranges, as docs/results.md has them.
 #pragma once
 
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include "base/error.h"
 
 namespace nanovllm::bench {
 
@@ -19,5 +22,17 @@ class Report {
  private:
   nlohmann::ordered_json rows_ = nlohmann::ordered_json::array();
 };
+
+// The exit code of a benchmark's main(): an Error of the body is one line on stderr.
+template <class Body>
+int run_benchmark(const char* name, Body&& body) {
+  try {
+    body();
+    return 0;
+  } catch (const Error& error) {
+    std::cerr << name << ": error: " << error.what() << "\n";
+    return 1;
+  }
+}
 
 }  // namespace nanovllm::bench

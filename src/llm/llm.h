@@ -43,8 +43,8 @@ struct Prompt {
   PromptText text;
   TemplateTokens template_tokens = TemplateTokens::kOmit;
   std::optional<std::vector<TokenId>> token_ids;
-  std::string
-      cache_salt;  // only prompts of the same salt share what is cached: one for each who must not notice others
+  // Only prompts of the same salt share what is cached: give one to each who must not notice others.
+  std::string cache_salt;
 };
 
 // What a request got in one step.

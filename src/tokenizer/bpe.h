@@ -2,7 +2,7 @@
 // of the lowest merge rank, leftmost first, is joined until no pair of neighbours has a merge.
 //
 // O(n log n) in the length of the word: candidates wait in a heap, and one whose pair a merge has changed is
-// recognised by its rank when it comes up.
+// recognised by its rank when it comes up. Long words go rank by rank instead, which is the same order.
 #pragma once
 
 #include <array>

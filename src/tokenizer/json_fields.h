@@ -42,7 +42,6 @@ class JsonValue {
     simdjson::dom::element field;
     return as_object()[key].get(field) == simdjson::SUCCESS && !field.is_null();
   }
-  simdjson::dom::element element() const { return value_; }
   // A field that must be there; null counts as a value.
   JsonValue at(std::string_view key) const {
     simdjson::dom::element field;

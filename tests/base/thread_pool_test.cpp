@@ -1,5 +1,6 @@
 #include "base/thread_pool.h"
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>
@@ -39,6 +40,16 @@ TEST_P(ThreadPoolTest, DenormalsAreZeroInBodiesOnly) {
   pool.run(64, [&](int64_t i) { seen[size_t(i)] = tiny * two; });
   EXPECT_EQ(seen, std::vector<float>(64, 0.0f));
   EXPECT_NE(tiny * two, 0.0f);
+}
+
+// A pool may end while its workers have yet to look at its last job.
+TEST_P(ThreadPoolTest, EndsAtAnyMoment) {
+  for (int round = 0; round < 4000; ++round) {
+    ThreadPool pool(GetParam());
+    std::atomic<int> calls = 0;
+    if (round % 4 != 0) pool.run(1 + round % 3, [&](int64_t) { ++calls; });
+    EXPECT_EQ(calls, round % 4 == 0 ? 0 : 1 + round % 3);
+  }
 }
 
 TEST(ThreadPool, RefusesNoThreads) {
