@@ -137,7 +137,8 @@ TEST(Provenance, ChangesOfLengthThatCancelMoveNothing) {
   const std::string token = "<|im_end|>";
   const PromptText text =
       ChatTemplate("{{ (messages | map(attribute='content') | join(' ============== ')) | lower }}", "test")
-          .render(std::vector<ChatMessage>{{"user", std::string("İİİİİİİİİİ") + token}, {"user", "KKKKK"}});
+          .render(std::vector<ChatMessage>{{"user", std::string("\u0130\u0130\u0130\u0130") + token},
+                                           {"user", "\u212a\u212a"}});
   const size_t at = text.str().find(token);
   ASSERT_NE(at, std::string::npos);
   for (size_t i = at; i < at + token.size(); ++i) EXPECT_EQ(text.origin_at(i), Origin::kMessage);
