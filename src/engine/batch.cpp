@@ -8,7 +8,7 @@ namespace {
 void clear(Batch& b) {
   for (auto* array :
        {&b.token_ids, &b.positions, &b.slot_mapping, &b.cu_seqlens_q, &b.seq_lens, &b.block_table,
-        &b.logits_indices, &b.top_k, &b.seeds, &b.sample_positions, &b.sample_indices})
+        &b.block_copies, &b.logits_indices, &b.top_k, &b.seeds, &b.sample_positions, &b.sample_indices})
     array->clear();
   b.temperature.clear();
   b.top_p.clear();
@@ -23,7 +23,7 @@ void add_sampling(const Sequence& seq, Batch& b) {
   b.seeds.push_back(int32_t(uint32_t(seq.seed)));
   b.seeds.push_back(int32_t(uint32_t(seq.seed >> 32)));
   b.sample_positions.push_back(seq.num_tokens());
-  b.sample_indices.push_back(0);
+  b.sample_indices.push_back(seq.sample_index);
 }
 
 }  // namespace
@@ -32,6 +32,14 @@ void build_batch(const std::vector<Sequence*>& sequences, int block_size, Batch&
   clear(batch);
   batch.cu_seqlens_q.push_back(0);
   for (const Sequence* seq : sequences) {
+    if (seq->shares_prompt) {
+      add_sampling(*seq, batch);
+      continue;
+    }
+    if (seq->copied_block >= 0) {
+      batch.block_copies.push_back(seq->copied_block);
+      batch.block_copies.push_back(seq->block_table[size_t(seq->num_computed_tokens / block_size)]);
+    }
     const int end = seq->num_computed_tokens + seq->num_scheduled_tokens;
     for (int p = seq->num_computed_tokens; p < end; ++p) {
       batch.token_ids.push_back(seq->token_ids[size_t(p)]);
@@ -44,6 +52,7 @@ void build_batch(const std::vector<Sequence*>& sequences, int block_size, Batch&
     if (end == seq->num_tokens()) add_sampling(*seq, batch);
   }
   for (const Sequence* seq : sequences) {
+    if (seq->shares_prompt) continue;
     const int used = std::min(batch.max_blocks, int(seq->block_table.size()));
     batch.block_table.insert(batch.block_table.end(), seq->block_table.begin(),
                              seq->block_table.begin() + used);

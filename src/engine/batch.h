@@ -18,6 +18,7 @@ struct Batch {
   int num_seqs() const { return int(seq_lens.size()); }
   int num_tokens() const { return int(token_ids.size()); }
   int num_sampled() const { return int(logits_indices.size()); }
+  int num_block_copies() const { return int(block_copies.size()) / 2; }
 
   std::vector<TokenId> token_ids;     // [num_tokens]
   std::vector<int32_t> positions;     // [num_tokens]           of each token in its own sequence
@@ -25,6 +26,7 @@ struct Batch {
   std::vector<int32_t> cu_seqlens_q;  // [num_seqs + 1]         tokens [cu[i], cu[i+1]) belong to sequence i
   std::vector<int32_t> seq_lens;      // [num_seqs]             keys to attend to, this step's tokens included
   std::vector<int32_t> block_table;  // [num_seqs, max_blocks] physical block of each logical block, -1 = none
+  std::vector<int32_t> block_copies;    // [num_block_copies, 2]  from, to: done before anything is computed
   std::vector<int32_t> logits_indices;  // [num_sampled]          rows of the hidden state that need logits
   int max_blocks = 0;
 
@@ -37,8 +39,9 @@ struct Batch {
   std::vector<int32_t> sample_indices;    // [num_sampled]        which of a request's completions
 };
 
-// Refills `batch` with the scheduled tokens of these sequences, in their order. Keeps its memory: after the
-// first large step nothing is allocated.
+// Refills `batch` with the scheduled tokens of these sequences, in their order; one that shares a prompt follows the
+// sequence that computes it, and takes a token of its own from the same row. Keeps its memory: after the first large
+// step nothing is allocated.
 void build_batch(const std::vector<Sequence*>& sequences, int block_size, Batch& batch);
 
 }  // namespace nanovllm

@@ -129,10 +129,28 @@ void BlockManager::allocate(Sequence& sequence) {
   while (int(sequence.block_table.size()) < count) sequence.block_table.push_back(take());
 }
 
+void BlockManager::share(const Sequence& computed, Sequence& sequence) {
+  ASSERT(sequence.block_table.empty() && computed.num_prompt_tokens == sequence.num_tokens());
+  sequence.block_table.reserve(size_t(blocks_for(sequence.max_len)));  // no step allocates
+  sequence.block_table = computed.block_table;
+  for (const int32_t block : sequence.block_table) use(block);
+  sequence.num_computed_tokens = sequence.num_prompt_tokens;
+  sequence.content = computed.content;
+  sequence.num_remembered_blocks = computed.num_remembered_blocks;
+}
+
 bool BlockManager::grow(Sequence& sequence) {
-  if (int(sequence.block_table.size()) * block_size_ > sequence.num_computed_tokens) return true;
+  const size_t last = size_t(sequence.num_computed_tokens / block_size_);
+  const bool has_block = last < sequence.block_table.size();
+  if (has_block && blocks_[size_t(sequence.block_table[last])].num_users == 1) return true;
   if (num_free_blocks() == 0) return false;
-  sequence.block_table.push_back(take());
+  if (has_block) {
+    sequence.copied_block = sequence.block_table[last];
+    --blocks_[size_t(sequence.copied_block)].num_users;  // not the last one
+    sequence.block_table[last] = take();
+  } else {
+    sequence.block_table.push_back(take());
+  }
   return true;
 }
 
@@ -171,6 +189,7 @@ void BlockManager::release(Sequence& sequence) {
     newest_ = *it;
   }
   sequence.block_table.clear();
+  sequence.copied_block = kNone;
 }
 
 void BlockManager::check_integrity(const std::vector<const Sequence*>& running) const {

@@ -3,7 +3,8 @@
 //
 // A block is in one of three states:
 //
-//   used     sequences point to it: num_users counts them
+//   used     sequences point to it: num_users counts them. What several use is not written: who goes on in a
+//            shared block that is not full gets a copy of it
 //   cached   nobody uses it, but it holds the keys and values of known tokens; the least recently used goes first
 //   free     nobody uses it and it holds nothing
 //
@@ -51,7 +52,10 @@ class BlockManager {
   // Gives it blocks for all its tokens, beginning with cached ones; what these hold counts as computed. The last
   // token is always computed anew: its logits are wanted. can_allocate() holds.
   void allocate(Sequence& sequence);
-  // Room for one token more than are computed. False: there is no block.
+  // Gives `sequence` the blocks of another, which has computed the prompt of both.
+  void share(const Sequence& computed, Sequence& sequence);
+  // Room for one token more than are computed, in a block of its own: where others use it too, a new one takes its
+  // place, to be copied before the step. False: there is no block.
   bool grow(Sequence& sequence);
   // Makes the blocks that have become full known to the sequences that come later.
   void remember_computed(Sequence& sequence);

@@ -5,6 +5,8 @@
 namespace nanovllm {
 
 void check_sampling_params(const SamplingParams& params, int64_t vocab_size) {
+  if (params.n < 1 || params.n > kMaxCompletions)
+    fail(ErrorKind::kRequest, "n: is ", params.n, ", want 1 to ", kMaxCompletions);
   // Written so that NaN fails.
   if (!(params.temperature >= 0 && params.temperature <= 2))
     fail(ErrorKind::kRequest, "temperature: is ", params.temperature, ", want 0 to 2");

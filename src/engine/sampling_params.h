@@ -9,7 +9,10 @@
 
 namespace nanovllm {
 
+inline constexpr int kMaxCompletions = 128;
+
 struct SamplingParams {
+  int n = 1;                     // completions of the prompt, at most kMaxCompletions; greedy ones are equal
   float temperature = 1;         // 0 … 2; below 1e-5: greedy
   int top_k = 0;                 // the k likeliest tokens; 0 or -1: all
   float top_p = 1;               // (0, 1]: the fewest tokens whose probabilities reach it

@@ -8,6 +8,15 @@
 namespace nanovllm {
 namespace {
 
+bool goes_before(const std::unique_ptr<Sequence>& a, const std::unique_ptr<Sequence>& b) {
+  return a->priority != b->priority ? a->priority < b->priority : a->arrival < b->arrival;
+}
+
+// All its tokens but the last are computed, and that was sampled.
+bool is_decoding(const Sequence& sequence) {
+  return sequence.num_output_tokens() > 0 && sequence.num_uncomputed_tokens() == 1;
+}
+
 double seconds(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
@@ -34,13 +43,24 @@ void Scheduler::add(std::unique_ptr<Sequence> sequence) {
   // A sequence that reaches the end of the context or of the cache stops there, with reason "length".
   const int64_t wanted = int64_t(prompt) + sequence->params.max_tokens;
   sequence->max_len = int(std::min({wanted, int64_t(limits_.max_model_len), cache}));
-  waiting_.push_back(std::move(sequence));
+  const int n = sequence->params.n;
+  for (int i = 0; i < n; ++i) {
+    auto completion = i + 1 < n ? std::make_unique<Sequence>(*sequence) : std::move(sequence);
+    completion->sample_index = i;
+    completion->arrival = next_arrival_++;
+    wait(std::move(completion));
+  }
+}
+
+void Scheduler::wait(std::unique_ptr<Sequence> sequence) {
+  waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), sequence, goes_before),
+                  std::move(sequence));
 }
 
 void Scheduler::begin(Sequence& sequence) {
   sequence.token_ids.reserve(size_t(sequence.max_len));  // no step allocates
-  sequence.num_cached_tokens = sequence.num_computed_tokens;
   sequence.admission_time = Clock::now();
+  if (sequence.sample_index > 0) return;  // what follows counts requests
   if (limits_.prefix_caching == PrefixCaching::kOn)
     metrics_.prefix_cache_queries += sequence.num_prompt_tokens;
   metrics_.prefix_cache_hits += sequence.num_cached_tokens;
@@ -48,49 +68,67 @@ void Scheduler::begin(Sequence& sequence) {
 }
 
 void Scheduler::admit() {
-  while (!waiting_.empty() && num_running() < limits_.max_num_seqs &&
-         blocks_.can_allocate(*waiting_.front())) {
+  while (!waiting_.empty() && num_running() < limits_.max_num_seqs) {
     Sequence& sequence = *waiting_.front();
-    blocks_.allocate(sequence);
-    if (sequence.num_preemptions == 0) begin(sequence);
-    running_.push_back(std::move(waiting_.front()));
+    const auto place = std::upper_bound(running_.begin(), running_.end(), waiting_.front(), goes_before);
+    const Sequence* before = place == running_.begin() ? nullptr : place[-1].get();
+    const bool first_admission = sequence.admission_time == Clock::time_point{};
+    if (before && before->id == sequence.id && before->num_output_tokens() == 0) {
+      sequence.shares_prompt = true;
+      if (first_admission) sequence.num_cached_tokens = before->num_cached_tokens;
+    } else if (blocks_.can_allocate(sequence)) {
+      blocks_.allocate(sequence);
+      if (first_admission) sequence.num_cached_tokens = sequence.num_computed_tokens;
+    } else {
+      return;
+    }
+    if (first_admission) begin(sequence);
+    running_.insert(place, std::move(waiting_.front()));
     waiting_.pop_front();
   }
 }
 
-void Scheduler::preempt_youngest() {
+void Scheduler::preempt_last() {
   Sequence& sequence = *running_.back();
   blocks_.release(sequence);
   sequence.num_computed_tokens = 0;
+  sequence.shares_prompt = false;
   ++sequence.num_preemptions;
   ++metrics_.num_preemptions;
-  waiting_.push_front(std::move(running_.back()));
+  wait(std::move(running_.back()));
   running_.pop_back();
 }
 
 bool Scheduler::make_room() {
   const size_t before = running_.size();
   for (size_t i = 0; i < running_.size(); ++i) {
-    // The oldest finds room in the end: alone, it has the whole cache, which holds max_len tokens.
-    while (i < running_.size() && running_[i]->num_uncomputed_tokens() == 1 && !blocks_.grow(*running_[i]))
-      preempt_youngest();
+    // Blocks for a prompt were given at admission. The first one finds room in the end: alone, it has the whole cache,
+    // which holds max_len tokens.
+    while (i < running_.size() && is_decoding(*running_[i]) && !blocks_.grow(*running_[i])) preempt_last();
   }
   return running_.size() < before;
+}
+
+void Scheduler::take(size_t index, int& budget) {
+  Sequence& sequence = *running_[index];
+  if (sequence.shares_prompt) return;  // taken with the one that computes
+  sequence.num_scheduled_tokens = std::min(budget, sequence.num_uncomputed_tokens());
+  if (sequence.num_scheduled_tokens == 0) return;
+  budget -= sequence.num_scheduled_tokens;
+  scheduled_.push_back(&sequence);
+  if (sequence.num_scheduled_tokens < sequence.num_uncomputed_tokens()) return;
+  while (++index < running_.size() && running_[index]->shares_prompt)
+    scheduled_.push_back(running_[index].get());
 }
 
 const Batch& Scheduler::schedule() {
   ASSERT(scheduled_.empty());
   if (!make_room()) admit();
   int budget = limits_.max_num_batched_tokens;
-  const auto take = [&](Sequence& seq) {
-    seq.num_scheduled_tokens = std::min(budget, seq.num_uncomputed_tokens());
-    budget -= seq.num_scheduled_tokens;
-    if (seq.num_scheduled_tokens > 0) scheduled_.push_back(&seq);
-  };
-  for (const auto& seq : running_)
-    if (seq->num_uncomputed_tokens() == 1) take(*seq);
-  for (const auto& seq : running_)
-    if (seq->num_uncomputed_tokens() > 1) take(*seq);
+  for (size_t i = 0; i < running_.size(); ++i)
+    if (running_[i]->num_uncomputed_tokens() == 1) take(i, budget);
+  for (size_t i = 0; i < running_.size(); ++i)
+    if (running_[i]->num_uncomputed_tokens() > 1) take(i, budget);
   build_batch(scheduled_, limits_.block_size, batch_);
   return batch_;
 }
@@ -110,7 +148,7 @@ void Scheduler::append_token(Sequence& sequence, TokenId id, Clock::time_point n
   }
   if (sequence.num_output_tokens() == 0) {
     sequence.first_token_time = now;
-    metrics_.prompt_tokens += sequence.num_prompt_tokens;
+    if (sequence.sample_index == 0) metrics_.prompt_tokens += sequence.num_prompt_tokens;
     metrics_.time_to_first_token.observe(seconds(sequence.arrival_time, now));
   } else {
     metrics_.inter_token_latency.observe(seconds(sequence.last_token_time, now));
@@ -128,10 +166,18 @@ void Scheduler::update(std::span<const TokenId> sampled_ids) {
   progressed_.clear();
   const Clock::time_point now = Clock::now();
   size_t row = 0;
+  const Sequence* computing = nullptr;  // the last one that computed
   for (Sequence* seq : scheduled_) {
-    seq->num_computed_tokens += seq->num_scheduled_tokens;
-    seq->num_scheduled_tokens = 0;
-    blocks_.remember_computed(*seq);
+    if (seq->shares_prompt) {
+      blocks_.share(*computing, *seq);
+      seq->shares_prompt = false;
+    } else {
+      seq->num_computed_tokens += seq->num_scheduled_tokens;
+      seq->num_scheduled_tokens = 0;
+      seq->copied_block = -1;
+      blocks_.remember_computed(*seq);
+      computing = seq;
+    }
     if (seq->num_uncomputed_tokens() > 0) continue;  // a chunk of the prompt: no logits row
     append_token(*seq, sampled_ids[row++], now);
     if (!seq->finished()) progressed_.push_back(seq);
@@ -143,7 +189,10 @@ void Scheduler::update(std::span<const TokenId> sampled_ids) {
 
 void Scheduler::fail_step(const std::string& reason) {
   progressed_.clear();
-  for (Sequence* seq : scheduled_) {
+  bool before_failed = false;
+  for (const auto& seq : running_) {
+    before_failed = seq->num_scheduled_tokens > 0 || (seq->shares_prompt && before_failed);
+    if (!before_failed) continue;
     seq->num_scheduled_tokens = 0;
     seq->finish_reason = FinishReason::kError;
     seq->error = reason;
@@ -176,17 +225,21 @@ void Scheduler::finish(std::unique_ptr<Sequence> sequence, FinishReason reason) 
 
 bool Scheduler::abort(RequestId id) {
   ASSERT(scheduled_.empty());
-  const auto remove_from = [&](auto& sequences) {
-    const auto it =
-        std::find_if(sequences.begin(), sequences.end(), [id](const auto& s) { return s->id == id; });
-    if (it == sequences.end()) return false;
-    std::erase(progressed_, it->get());
-    std::unique_ptr<Sequence> sequence = std::move(*it);
-    sequences.erase(it);
-    finish(std::move(sequence), FinishReason::kAbort);
-    return true;
+  const auto is_of_request = [id](const auto& sequence) { return sequence->id == id; };
+  bool found = false;
+  const auto remove_from = [&](auto& sequences) {  // they are neighbours
+    const auto first = std::find_if(sequences.begin(), sequences.end(), is_of_request);
+    const auto last = std::find_if_not(first, sequences.end(), is_of_request);
+    for (auto it = first; it != last; ++it) {
+      std::erase(progressed_, it->get());
+      finish(std::move(*it), FinishReason::kAbort);
+      found = true;
+    }
+    sequences.erase(first, last);
   };
-  return remove_from(running_) || remove_from(waiting_);
+  remove_from(running_);
+  remove_from(waiting_);
+  return found;
 }
 
 std::vector<std::unique_ptr<Sequence>> Scheduler::take_finished() { return std::exchange(finished_, {}); }

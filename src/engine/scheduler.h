@@ -4,11 +4,17 @@
 //   schedule() → const Batch&   decodes first, then chunks of prompts, first come first served, within the budget
 //   update(ids)                 takes the sampled tokens in, applies the stop rules, frees what has finished
 //
-// A sequence is admitted when there are blocks for all its tokens, and takes more as it grows. When none is left,
-// the youngest is preempted: its blocks go, it waits at the head of the queue, and nothing is admitted in that
-// step. So the oldest always progresses. What is preempted comes back only when an older one has gone: each is
-// preempted less than max_num_seqs times. Running sequences keep their order of arrival. One step at a time:
-// schedule and update alternate.
+// Sequences go in the order of their priority, then of their arrival, running and waiting alike; first and last below
+// are meant so. A sequence is admitted when there are blocks for all its tokens, and takes more as it grows. When none
+// is left, the last is preempted: its blocks go, it waits at its place in the queue (before all that never ran, if
+// priorities are equal), and nothing is admitted in that step. So the first always progresses. What is preempted comes
+// back only when one before it has gone: among equal priorities, each is preempted less than max_num_seqs times.
+//
+// The completions of one request are neighbours in that order. Those admitted while the first of them still computes
+// the prompt wait for it; then they use its blocks, and each takes its first token from the same row of logits. One
+// that comes later computes what the prefix cache does not have.
+//
+// One step at a time: schedule and update alternate.
 #pragma once
 
 #include <deque>
@@ -38,7 +44,8 @@ class Scheduler {
   // eos_token_ids end a sequence unless it ignores them.
   Scheduler(const SchedulerLimits& limits, std::vector<TokenId> eos_token_ids);
 
-  // The sequence waits. Its prompt and parameters have been checked but for what only the scheduler knows:
+  // It waits, with a sequence for each further completion (params.n). Its prompt and parameters have been checked but
+  // for what only the scheduler knows:
   // throws Error(kRequest): the prompt is empty, or too long for the model or the cache (with the numbers)
   void add(std::unique_ptr<Sequence> sequence);
 
@@ -51,7 +58,7 @@ class Scheduler {
   // In place of update(), when the step could not be run: its sequences end with kError and this reason, all others go on.
   void fail_step(const std::string& reason);
 
-  // Ends a request, waiting or running. False: there is no such request. Not between schedule and update.
+  // Ends all sequences of a request, waiting or running. False: there is none. Not between schedule and update.
   bool abort(RequestId id);
 
   // Those that finished since the last call, in order of finishing. They own nothing of the cache any more.
@@ -63,14 +70,18 @@ class Scheduler {
   bool has_unfinished() const { return !waiting_.empty() || !running_.empty(); }
   int num_waiting() const { return int(waiting_.size()); }
   int num_running() const { return int(running_.size()); }
+  const std::deque<std::unique_ptr<Sequence>>& waiting() const { return waiting_; }
   const EngineMetrics& metrics() const { return metrics_; }  // since the beginning
   const BlockManager& blocks() const { return blocks_; }
   void check_integrity() const;  // for tests
 
  private:
   bool make_room();  // for every decode; true: a sequence was preempted
-  void preempt_youngest();
+  void preempt_last();
   void admit();
+  void wait(std::unique_ptr<Sequence> sequence);
+  // Tokens of running_[index] for this step, and the rows of those that share its prompt, if that is complete.
+  void take(size_t index, int& budget);
   void remove_finished();
   void begin(Sequence& sequence);  // it is admitted for the first time
   void append_token(Sequence& sequence, TokenId id, Clock::time_point now);
@@ -80,9 +91,10 @@ class Scheduler {
   SchedulerLimits limits_;
   std::vector<TokenId> eos_token_ids_;
   BlockManager blocks_;
-  std::deque<std::unique_ptr<Sequence>> waiting_;
-  std::vector<std::unique_ptr<Sequence>> running_;  // in order of arrival
-  std::vector<Sequence*> scheduled_;                // of the step in hand, in the batch's order
+  std::deque<std::unique_ptr<Sequence>> waiting_;  // these two: the first one first
+  std::vector<std::unique_ptr<Sequence>> running_;
+  uint64_t next_arrival_ = 0;
+  std::vector<Sequence*> scheduled_;  // of the step in hand, in the batch's order
   std::vector<const Sequence*> progressed_;
   std::vector<std::unique_ptr<Sequence>> finished_;
   Batch batch_;

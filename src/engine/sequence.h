@@ -1,4 +1,5 @@
-// One request's tokens on their way through the engine.
+// One completion's tokens on their way through the engine. A request for n completions of a prompt is n sequences
+// with one id.
 //
 //   waiting → running → finished;   num_computed_tokens counts the tokens whose K and V are in the cache. A
 //   step computes num_scheduled_tokens more; when nothing is left to compute, the step's last row gives the
@@ -38,6 +39,9 @@ struct Sequence {
   bool finished() const { return finish_reason != FinishReason::kNone; }
 
   RequestId id = 0;
+  int sample_index = 0;  // which of the request's completions
+  int priority = 0;      // smaller goes first
+  uint64_t arrival = 0;  // among equal priorities, the smaller goes first
   SamplingParams params;
   uint64_t seed = 0;               // params.seed, or the one drawn for this request
   std::vector<TokenId> token_ids;  // prompt, then output
@@ -47,8 +51,11 @@ struct Sequence {
   int num_scheduled_tokens = 0;  // in the step in hand
   int num_cached_tokens = 0;     // of the prompt, found in the prefix cache when it was first admitted
   int num_preemptions = 0;
-  std::string cache_salt;            // only requests of the same salt share cached blocks
+  bool shares_prompt =
+      false;               // a sequence of the same request, just before it, is computing the prompt for both
+  std::string cache_salt;  // only requests of the same salt share cached blocks
   std::vector<int32_t> block_table;  // physical block of each logical block
+  int32_t copied_block = -1;         // before the step, the block it writes first is filled from this one
   int num_remembered_blocks = 0;     // that the block manager knows the contents of
   uint64_t content = 0;              // of the last of these
   FinishReason finish_reason = FinishReason::kNone;

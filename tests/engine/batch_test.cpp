@@ -53,6 +53,34 @@ TEST(Batch, EveryArrayOfAMixedStep) {
   EXPECT_EQ(batch.sample_indices, (Ints{0, 0}));
 }
 
+// Two that share the prompt of the first draw from its row; a decode that goes on in a copied block names it.
+TEST(Batch, SharedPromptsAndCopiedBlocks) {
+  Sequence first = *test::make_sequence(0, test::ids(5), {.n = 3});
+  first.num_scheduled_tokens = 5;
+  first.block_table = {4, 2};
+  Sequence second = *test::make_sequence(0, test::ids(5), {.n = 3});
+  second.shares_prompt = true;
+  second.sample_index = 2;
+  Sequence decode = *test::make_sequence(1, test::ids(8), {});
+  decode.num_prompt_tokens = 7;
+  decode.num_computed_tokens = 7;
+  decode.num_scheduled_tokens = 1;
+  decode.block_table = {6, 9};
+  decode.copied_block = 3;
+
+  Batch batch;
+  build_batch({&first, &second, &decode}, 4, batch);
+  EXPECT_EQ(batch.num_seqs(), 2);
+  EXPECT_EQ(batch.num_tokens(), 6);
+  EXPECT_EQ(batch.cu_seqlens_q, (Ints{0, 5, 6}));
+  EXPECT_EQ(batch.seq_lens, (Ints{5, 8}));
+  EXPECT_EQ(batch.block_table, (Ints{4, 2, 6, 9}));
+  EXPECT_EQ(batch.logits_indices, (Ints{4, 4, 5}));
+  EXPECT_EQ(batch.sample_indices, (Ints{0, 2, 0}));
+  EXPECT_EQ(batch.sample_positions, (Ints{5, 5, 8}));
+  EXPECT_EQ(batch.block_copies, (Ints{3, 9}));
+}
+
 TEST(Batch, HoldsNothingOfTheStepBefore) {
   Sequence a = *test::make_sequence(0, test::ids(5));
   a.num_scheduled_tokens = 5;

@@ -132,6 +132,46 @@ TEST(BlockManager, HitsInUseNeedNoFreeBlock) {
 }
 
 // The same tokens behind other tokens are another content.
+TEST(BlockManager, WhoGoesOnInASharedBlockGetsACopy) {
+  BlockManager blocks(4, 4);
+  Sequence a = sequence_of(ids(6)), b = sequence_of(ids(6));
+  blocks.allocate(a);
+  compute_all(blocks, a);
+  blocks.share(a, b);
+  EXPECT_EQ(b.block_table, a.block_table);
+  EXPECT_EQ(b.num_computed_tokens, 6);
+  EXPECT_EQ(blocks.num_free_blocks(), 2);
+  blocks.check_integrity({&a, &b});
+
+  const Blocks before = a.block_table;
+  EXPECT_TRUE(blocks.grow(a));
+  EXPECT_EQ(a.copied_block, before[1]);
+  EXPECT_EQ(a.block_table[0], before[0]);
+  EXPECT_NE(a.block_table[1], before[1]);
+  EXPECT_TRUE(blocks.grow(b));
+  EXPECT_EQ(b.copied_block, -1);
+  EXPECT_EQ(b.block_table, before);
+  blocks.check_integrity({&a, &b});
+  blocks.release(a);
+  EXPECT_EQ(a.copied_block, -1);
+  blocks.release(b);
+  blocks.check_integrity({});
+  EXPECT_EQ(blocks.num_free_blocks(), 4);
+}
+
+TEST(BlockManager, WithoutAFreeBlockThereIsNoCopy) {
+  BlockManager blocks(2, 4);
+  Sequence a = sequence_of(ids(6)), b = sequence_of(ids(6));
+  blocks.allocate(a);
+  compute_all(blocks, a);
+  blocks.share(a, b);
+  EXPECT_FALSE(blocks.grow(a));
+  EXPECT_EQ(a.block_table, b.block_table);
+  EXPECT_EQ(a.copied_block, -1);
+  blocks.release(b);
+  EXPECT_TRUE(blocks.grow(a));
+}
+
 TEST(BlockManager, TheSameBlockUnderAnotherParentIsNoHit) {
   BlockManager blocks(20, 2);
   EXPECT_EQ(pass_through(blocks, {1, 2, 3, 4, 5}), 0);

@@ -49,6 +49,11 @@ class FakeModel {
   }
 
   std::vector<TokenId> run(const Batch& b) {
+    for (int i = 0; i < b.num_block_copies(); ++i) {
+      const auto begin_of = [&](int32_t block) { return cache_.begin() + block * block_size_; };
+      const auto from = begin_of(b.block_copies[size_t(2 * i)]);
+      std::copy(from, from + block_size_, begin_of(b.block_copies[size_t(2 * i + 1)]));
+    }
     std::vector<uint64_t> hidden(static_cast<size_t>(b.num_tokens()));
     for (int s = 0; s < b.num_seqs(); ++s)
       for (int t = b.cu_seqlens_q.at(size_t(s)); t < b.cu_seqlens_q.at(size_t(s) + 1); ++t)

@@ -1,6 +1,8 @@
 // One property: whatever the memory, the budget and the order of arrivals, the completions are the same.
 #include <gtest/gtest.h>
 
+#include <climits>
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -21,6 +23,7 @@ const std::vector<TokenId> kEosIds{1, 2};
 struct Request {
   std::vector<TokenId> prompt;
   SamplingParams params;
+  int priority = 0;
 };
 
 struct Completion {
@@ -33,7 +36,7 @@ bool contains(const std::vector<TokenId>& ids, TokenId id) {
 }
 
 // What a request gives by itself: a plain loop, no blocks, no batch. max_len: of the model or the cache.
-Completion alone(const Request& request, int max_len) {
+Completion alone(const Request& request, int sample_index, int max_len) {
   const SamplingParams& params = request.params;
   Completion result{request.prompt};
   uint64_t last_entry = 0, hidden = 0;
@@ -46,7 +49,7 @@ Completion alone(const Request& request, int max_len) {
                                                   .top_k = std::max(0, params.top_k),
                                                   .seed = params.seed.value(),
                                                   .position = position + 1,
-                                                  .sample_index = 0});
+                                                  .sample_index = sample_index});
     if (id < 0) return {result.token_ids, FinishReason::kError};
     result.token_ids.push_back(id);
     const bool eos = contains(kEosIds, id) && !params.ignore_eos;
@@ -59,7 +62,8 @@ Completion alone(const Request& request, int max_len) {
 // How often the interesting things happened: a workload that never meets them shows nothing.
 struct Tally {
   int refused = 0, aborted = 0, errors = 0, stops = 0, lengths = 0, waits = 0, mixed_steps = 0, chunks = 0,
-      preemptions = 0, hits = 0, hits_after_preemption = 0;
+      preemptions = 0, hits = 0, hits_after_preemption = 0, shared_prompts = 0, block_copies = 0,
+      overtakers = 0;
 };
 
 // Runs requests through a Scheduler and looks at every step.
@@ -71,7 +75,11 @@ class Workload {
         requests_(std::move(requests)),
         scheduler_(limits, kEosIds),
         model_(limits.num_blocks, limits.block_size),
-        tally_(tally) {}
+        tally_(tally) {
+    equal_priorities_ = std::all_of(requests_.begin(), requests_.end(), [&](const Request& request) {
+      return request.priority == requests_[0].priority;
+    });
+  }
 
   bool all_submitted() const { return next_ == requests_.size(); }
   bool idle() const { return !scheduler_.has_unfinished(); }
@@ -81,10 +89,16 @@ class Workload {
   void submit() {
     const RequestId id = next_++;
     auto sequence = make_sequence(id, requests_[id].prompt, requests_[id].params);
-    const Sequence* borrowed = sequence.get();
+    sequence->priority = requests_[id].priority;
     if (sequence->num_prompt_tokens < max_len_) {
       scheduler_.add(std::move(sequence));
-      live_.push_back(borrowed);
+      for (const auto& added : scheduler_.waiting())
+        if (added->id == id) live_.push_back(added.get());
+      const size_t arrived = live_.size();
+      std::stable_sort(live_.begin(), live_.end(),
+                       [](const Sequence* a, const Sequence* b) { return a->priority < b->priority; });
+      tally_.overtakers += live_.back()->id != id;
+      EXPECT_EQ(arrived, size_t(scheduler_.num_running() + scheduler_.num_waiting()));
       return;
     }
     const int waiting = scheduler_.num_waiting(), free = scheduler_.blocks().num_free_blocks();
@@ -115,8 +129,10 @@ class Workload {
     check_batch(batch);
     std::vector<const Sequence*> sampled;
     for (const Sequence* seq : live_)
-      if (seq->num_scheduled_tokens > 0 && seq->num_scheduled_tokens == seq->num_uncomputed_tokens())
+      if (seq->num_scheduled_tokens > 0 && seq->num_scheduled_tokens == seq->num_uncomputed_tokens()) {
         sampled.push_back(seq);
+        for (const Sequence* other : sharers_of(seq)) sampled.push_back(other);
+      }
     scheduler_.update(model_.run(batch));
     scheduler_.check_integrity();
     std::erase_if(sampled, [](const Sequence* seq) { return seq->finished(); });
@@ -128,10 +144,14 @@ class Workload {
   void check_end() const {
     EXPECT_TRUE(live_.empty());
     EXPECT_EQ(scheduler_.blocks().num_free_blocks(), limits_.num_blocks);
+    const EngineMetrics& metrics = scheduler_.metrics();
+    EXPECT_EQ(metrics.prompt_tokens, prompt_tokens_);
+    EXPECT_EQ(metrics.generation_tokens, generation_tokens_);
+    EXPECT_LE(metrics.prefix_cache_hits, metrics.prefix_cache_queries);
   }
 
  private:
-  static bool is_running(const Sequence* seq) { return !seq->block_table.empty(); }
+  static bool is_running(const Sequence* seq) { return !seq->block_table.empty() || seq->shares_prompt; }
 
   std::vector<const Sequence*> running() const {
     std::vector<const Sequence*> result;
@@ -139,24 +159,36 @@ class Workload {
     return result;
   }
 
+  // Those that share this one's prompt.
+  std::vector<const Sequence*> sharers_of(const Sequence* seq) const {
+    std::vector<const Sequence*> result;
+    std::copy_if(live_.begin(), live_.end(), std::back_inserter(result), [&](const Sequence* other) {
+      return other->shares_prompt && other->id == seq->id && seq->num_output_tokens() == 0;
+    });
+    return result;
+  }
+
   // First come, first served, and nobody waits without a reason: the reason may be that one was preempted. `ran`:
   // what ran before this step.
   void check_admission(const std::vector<const Sequence*>& ran) {
-    int preempted = 0;
-    for (const Sequence* seq : ran) preempted += !is_running(seq);
+    const int preempted = int(std::count_if(ran.begin(), ran.end(), std::not_fn(is_running)));
     tally_.preemptions += preempted;
-    for (const Sequence* seq : running())
-      if (std::find(ran.begin(), ran.end(), seq) == ran.end()) {
+    EXPECT_TRUE(std::is_partitioned(ran.begin(), ran.end(), is_running)) << "not the last was preempted";
+    const auto first_waiting = std::find_if_not(live_.begin(), live_.end(), is_running);
+    for (auto it = live_.begin(); it != live_.end(); ++it) {
+      const Sequence* seq = *it;
+      if (is_running(seq) && std::find(ran.begin(), ran.end(), seq) == ran.end()) {
         EXPECT_EQ(preempted, 0) << "admitted in a step that preempts";
+        EXPECT_LT(it, first_waiting) << "a later one was admitted";
+        tally_.shared_prompts += seq->shares_prompt;
         tally_.hits += seq->num_computed_tokens > 0;
         tally_.hits_after_preemption += seq->num_computed_tokens > 0 && seq->num_preemptions > 0;
         EXPECT_LT(seq->num_computed_tokens, seq->num_tokens());
         EXPECT_LE(seq->num_cached_tokens, seq->num_prompt_tokens);
       }
-    EXPECT_TRUE(ran.empty() || is_running(ran[0])) << "the oldest was preempted";
-    const auto first_waiting = std::find_if_not(live_.begin(), live_.end(), is_running);
-    EXPECT_TRUE(std::none_of(first_waiting, live_.end(), is_running)) << "a later one was admitted";
-    EXPECT_EQ(first_waiting - live_.begin(), scheduler_.num_running());
+    }
+    EXPECT_TRUE(ran.empty() || is_running(ran[0])) << "the first was preempted";
+    EXPECT_EQ(std::count_if(live_.begin(), live_.end(), is_running), scheduler_.num_running());
     EXPECT_LE(scheduler_.num_running(), limits_.max_num_seqs);
     if (first_waiting == live_.end()) return;
     ++tally_.waits;
@@ -165,7 +197,7 @@ class Workload {
         << "waits for nothing";
   }
 
-  // Every decode, then prompts in order of arrival as far as the budget goes.
+  // Every decode, then prompts in order as far as the budget goes.
   void check_shares(const Batch& batch) {
     EXPECT_LE(batch.num_tokens(), limits_.max_num_batched_tokens);
     bool budget_ended = false;
@@ -173,7 +205,7 @@ class Workload {
     for (const Sequence* seq : live_) {
       const int share = seq->num_scheduled_tokens, wanted = seq->num_uncomputed_tokens();
       total += share;
-      if (!is_running(seq)) {
+      if (!is_running(seq) || seq->shares_prompt) {
         EXPECT_EQ(share, 0);
       } else if (wanted == 1) {
         EXPECT_EQ(share, 1) << "a decode was left out";
@@ -212,8 +244,10 @@ class Workload {
       } else {
         chunks_began = true;
       }
-      if (batch.seq_lens[size_t(i)] == seq->num_tokens()) want_rows.push_back(end - 1);
+      if (batch.seq_lens[size_t(i)] == seq->num_tokens())
+        want_rows.insert(want_rows.end(), 1 + sharers_of(seq).size(), end - 1);
     }
+    tally_.block_copies += batch.num_block_copies();
     EXPECT_EQ(batch.logits_indices, want_rows);
     if (decodes > 0 && decodes < batch.num_seqs()) ++tally_.mixed_steps;
   }
@@ -222,8 +256,8 @@ class Workload {
     for (const auto& seq : scheduler_.take_finished()) {
       EXPECT_EQ(std::erase(live_, seq.get()), 1u);
       EXPECT_TRUE(seq->block_table.empty());
-      EXPECT_LT(seq->num_preemptions, limits_.max_num_seqs);
-      Completion want = alone(requests_[seq->id], max_len_);
+      EXPECT_TRUE(!equal_priorities_ || seq->num_preemptions < limits_.max_num_seqs);
+      Completion want = alone(requests_[seq->id], seq->sample_index, max_len_);
       if (seq->finish_reason == FinishReason::kAbort) {
         EXPECT_TRUE(aborted_.contains(seq->id));
         ASSERT_LT(seq->token_ids.size(), want.token_ids.size() + (want.reason == FinishReason::kError));
@@ -232,6 +266,8 @@ class Workload {
       }
       EXPECT_EQ(seq->token_ids, want.token_ids) << "request " << seq->id;
       EXPECT_EQ(seq->finish_reason, want.reason) << "request " << seq->id;
+      if (seq->sample_index == 0 && seq->num_output_tokens() > 0) prompt_tokens_ += seq->num_prompt_tokens;
+      generation_tokens_ += seq->num_output_tokens();
       tally_.aborted += want.reason == FinishReason::kAbort;
       tally_.errors += want.reason == FinishReason::kError;
       tally_.stops += want.reason == FinishReason::kStop;
@@ -245,8 +281,10 @@ class Workload {
   Scheduler scheduler_;
   test::FakeModel model_;
   Tally& tally_;
+  bool equal_priorities_;
   size_t next_ = 0;
-  std::vector<const Sequence*> live_;  // in order of arrival
+  std::vector<const Sequence*> live_;  // by priority, then arrival
+  int64_t prompt_tokens_ = 0, generation_tokens_ = 0;
   std::set<RequestId> aborted_;
 };
 
@@ -282,12 +320,21 @@ Request random_request(Dice& dice, const std::vector<std::vector<TokenId>>& text
   p.max_tokens = dice.of<int>({1, 2, block_size, block_size + 1, 20});
   p.ignore_eos = dice.one_in(3);
   while (dice.one_in(3)) p.stop_token_ids.push_back(dice.below(test::kFakeVocab));
+  if (dice.one_in(3)) p.n = 2 + dice.below(3);
   return request;
+}
+
+// What comes after an earlier request in a conversation: its prompt, its answer and a few tokens more.
+void extend(Request& request, const Request& earlier, Dice& dice) {
+  request.prompt = alone(earlier, 0, INT_MAX).token_ids;
+  for (int i = dice.below(4); i > 0; --i) request.prompt.push_back(dice.below(test::kFakeVocab));
 }
 
 void random_workload(uint32_t seed, Tally& tally) {
   Dice dice(seed);
-  const int block_size = dice.of<int>({1, 2, 16, 32, 256});
+  const int block_size = dice.one_in(8)   ? 256
+                         : dice.one_in(2) ? 1 + dice.below(32)
+                                          : dice.of<int>({1, 2, 16});
   const int longest = 3 * block_size + 2;  // 2B + 1 tokens and B + 1 new ones
   SchedulerLimits limits{.max_num_seqs = 1 + dice.below(6), .block_size = block_size};
   limits.max_num_batched_tokens =
@@ -300,11 +347,19 @@ void random_workload(uint32_t seed, Tally& tally) {
   for (auto& text : texts)
     for (TokenId& id : text) id = dice.below(test::kFakeVocab);
   std::vector<Request> requests;
-  for (int i = 1 + dice.below(12); i > 0; --i) requests.push_back(random_request(dice, texts, block_size));
+  const bool priorities = dice.one_in(4);
+  for (int i = 1 + dice.below(12); i > 0; --i) {
+    Request request = random_request(dice, texts, block_size);
+    if (!requests.empty() && dice.one_in(4)) extend(request, dice.of(requests), dice);
+    if (priorities) request.priority = dice.below(3) - 1;
+    requests.push_back(request);
+  }
 
   Workload run(limits, std::move(requests), tally);
+  int steps = 0;
   while (!run.done()) {
     while (!run.all_submitted() && dice.one_in(2)) run.submit();
+    ASSERT_LT(++steps, 100000) << "no end";
     if (dice.one_in(16)) run.abort(RequestId(dice.below(int(run.num_requests()))));
     run.step();
   }
@@ -330,6 +385,9 @@ TEST(SchedulerProperty, CompletionsAreTheSameWhateverTheLoad) {
   EXPECT_GT(tally.preemptions, 500);
   EXPECT_GT(tally.hits, 1000);
   EXPECT_GT(tally.hits_after_preemption, 200);
+  EXPECT_GT(tally.shared_prompts, 1000);
+  EXPECT_GT(tally.block_copies, 500);
+  EXPECT_GT(tally.overtakers, 200);
 }
 
 // Ten thousand requests through a cache for one and a half of the longest: all end, the memory stays what it was.
