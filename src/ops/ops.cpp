@@ -23,9 +23,8 @@ void check_weight(std::string_view op, std::string_view argument, const Weight& 
 
 void check_cache(const OpTable& ops, std::string_view op, const KvLayer& cache, const Dim& num_kv_heads,
                  const Dim& head_dim) {
-  if (cache.block_size < 1 || cache.block_size % ops.block_size_multiple != 0)
-    fail(ErrorKind::kConfig, op, ": block_size is ", cache.block_size, ", want a multiple of ",
-         ops.block_size_multiple);
+  if (cache.block_size < 1)
+    fail(ErrorKind::kConfig, op, ": block_size is ", cache.block_size, ", want at least 1");
   if (cache.dtype != ops.kv_dtype)
     fail(ErrorKind::kConfig, op, ": cache is ", dtype_name(cache.dtype), ", want ", dtype_name(ops.kv_dtype));
   if (cache.num_kv_heads == num_kv_heads.size && cache.head_dim == head_dim.size) return;
@@ -49,6 +48,7 @@ OpTable dry_ops(const OpTable& like) {
           .rope = do_nothing<RopeArgs>,
           .silu_and_mul = do_nothing<SiluAndMulArgs>,
           .store_kv = do_nothing<StoreKvArgs>,
+          .copy_blocks = do_nothing<CopyBlocksArgs>,
           .attention = do_nothing<AttentionArgs>,
           .gather_rows = do_nothing<GatherRowsArgs>,
           .sample = do_nothing<SampleArgs>};
@@ -170,6 +170,13 @@ void store_kv(Context& ctx, const StoreKvArgs& a) {
   check_dtype("store_kv", "v", a.v, ctx.ops.activation_dtype);
   check_dtype("store_kv", "slot_mapping", a.slot_mapping, DType::kI32);
   call(ctx, "store_kv", ctx.ops.store_kv, a);
+}
+
+void copy_blocks(Context& ctx, const CopyBlocksArgs& a) {
+  Dim num_block_copies{"num_block_copies"}, two{"2", 2};
+  check_shape("copy_blocks", "block_copies", a.block_copies, {&num_block_copies, &two});
+  check_dtype("copy_blocks", "block_copies", a.block_copies, DType::kI32);
+  call(ctx, "copy_blocks", ctx.ops.copy_blocks, a);
 }
 
 void attention(Context& ctx, const AttentionArgs& a) {

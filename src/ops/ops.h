@@ -21,18 +21,25 @@
 
 namespace nanovllm {
 
+// The largest step of an engine.
+struct StepLimits {
+  int num_threads = 1;
+  int64_t num_seqs = 0, max_blocks = 0;  // max_blocks: of one sequence
+  int64_t vocab_size = 0;
+  int block_size = 16, head_dim = 0;
+};
+
 struct OpTable {
   std::string_view backend = {};          // "cpu"
   std::string_view instruction_set = {};  // what its kernels were compiled for: "avx512"
   const Device* device = nullptr;         // where its tensors live
-  int block_size_multiple = 1;            // a cache block must hold a multiple of this many tokens
   int default_block_size = 16;
   DType activation_dtype = DType::kF32;  // T of the op headers
   DType kv_dtype = DType::kF32;          // of the KV cache
   int default_batched_tokens = 0;        // of one step, where the user names no budget
 
-  // The most that one op takes from the arena inside a step of this many sequences.
-  size_t (*workspace_bytes)(int num_threads, int64_t num_seqs, int64_t vocab_size) = nullptr;
+  // The most that one op takes from the arena inside a step.
+  size_t (*workspace_bytes)(const StepLimits&) = nullptr;
   size_t (*weight_bytes)(DType, int64_t out_features, int64_t in_features) = nullptr;
   void (*store_weight)(Context&, const StoreWeightArgs&) = nullptr;
   size_t (*kv_block_bytes)(DType, int block_size, int num_kv_heads, int head_dim) = nullptr;
@@ -44,6 +51,7 @@ struct OpTable {
   void (*rope)(Context&, const RopeArgs&) = nullptr;
   void (*silu_and_mul)(Context&, const SiluAndMulArgs&) = nullptr;
   void (*store_kv)(Context&, const StoreKvArgs&) = nullptr;
+  void (*copy_blocks)(Context&, const CopyBlocksArgs&) = nullptr;
   void (*attention)(Context&, const AttentionArgs&) = nullptr;
   void (*gather_rows)(Context&, const GatherRowsArgs&) = nullptr;
   void (*sample)(Context&, const SampleArgs&) = nullptr;

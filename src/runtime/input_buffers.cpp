@@ -8,13 +8,13 @@ namespace nanovllm {
 namespace {
 
 constexpr size_t kAlignedWords = 16;  // 64 bytes
-constexpr size_t kNumArrays = 13;
+constexpr size_t kNumArrays = 14;
 
 size_t aligned(size_t words) { return (words + kAlignedWords - 1) / kAlignedWords * kAlignedWords; }
 
 size_t words_of(const BatchLimits& limits) {
   const size_t seqs = size_t(limits.max_num_seqs);
-  return 3 * size_t(limits.max_num_tokens) + 2 * seqs + 1 + seqs * size_t(limits.max_blocks) +
+  return 3 * size_t(limits.max_num_tokens) + 4 * seqs + 1 + seqs * size_t(limits.max_blocks) +
          8 * size_t(limits.max_num_sampled) + kNumArrays * kAlignedWords;
 }
 
@@ -46,6 +46,7 @@ void InputBuffers::upload(const Batch& b) {
   input_.attn.cu_seqlens_q = put(b.cu_seqlens_q, {seqs + 1});
   input_.attn.seq_lens = put(b.seq_lens, {seqs});
   input_.attn.block_table = put(b.block_table, {seqs, b.max_blocks});
+  block_copies_ = put(b.block_copies, {b.num_block_copies(), 2});
   input_.logits_indices = put(b.logits_indices, {rows});
   sample_.temperature = put(b.temperature, {rows});
   sample_.top_k = put(b.top_k, {rows});

@@ -19,6 +19,7 @@ struct BatchLimits {
   int64_t max_num_seqs = 0;
   int64_t max_num_sampled = 0;
   int64_t max_blocks = 0;  // of one sequence
+  int block_size = 16;
 };
 
 class InputBuffers {
@@ -29,6 +30,7 @@ class InputBuffers {
   void upload(const Batch& batch);
   const ModelInput& model_input() const { return input_; }   // without the cache, which is the runner's
   const SampleArgs& sample_args() const { return sample_; }  // without out and logits
+  const Tensor& block_copies() const { return block_copies_; }
 
  private:
   template <class T>
@@ -39,6 +41,7 @@ class InputBuffers {
   DeviceBuffer buffer_;
   size_t used_ = 0;  // words
   ModelInput input_;
+  Tensor block_copies_;
   SampleArgs sample_;
 };
 

@@ -51,7 +51,12 @@ size_t measure_activations(const OpTable& ops, const Decoder& model, const Batch
                       .kv = kv};
   model.compute_logits(ctx, model.forward(ctx, in));
   arena.make(DType::kI32, {limits.max_num_sampled});  // the sampled ids
-  return arena.peak() + ops.workspace_bytes(num_threads, limits.max_num_seqs, config.vocab_size);
+  return arena.peak() + ops.workspace_bytes({.num_threads = num_threads,
+                                             .num_seqs = limits.max_num_seqs,
+                                             .max_blocks = limits.max_blocks,
+                                             .vocab_size = config.vocab_size,
+                                             .block_size = limits.block_size,
+                                             .head_dim = config.head_dim});
 }
 
 size_t available_memory(const std::filesystem::path& root) {

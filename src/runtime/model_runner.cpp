@@ -12,7 +12,8 @@ BatchLimits limits_of(const RunnerConfig& config) {
   return {.max_num_tokens = config.max_num_batched_tokens,
           .max_num_seqs = config.max_num_seqs,
           .max_num_sampled = config.logits_for_all_rows ? config.max_num_batched_tokens : config.max_num_seqs,
-          .max_blocks = (config.max_model_len + config.block_size - 1) / config.block_size};
+          .max_blocks = (config.max_model_len + config.block_size - 1) / config.block_size,
+          .block_size = config.block_size};
 }
 
 // A system that promises more memory than it has would end the program in the middle of loading.
@@ -29,9 +30,6 @@ void check_memory_for(const Checkpoint& checkpoint, const std::filesystem::path&
 ModelRunner::ModelRunner(const std::filesystem::path& model_folder, const ModelConfig& model_config,
                          const RunnerConfig& config)
     : config_(config), threads_(config.num_threads) {
-  if (config.block_size % config.ops->block_size_multiple != 0)
-    fail(ErrorKind::kConfig, "kvcache_block_size: is ", config.block_size, ", want a multiple of ",
-         config.ops->block_size_multiple, " on ", config.ops->backend);
   model_ =
       std::make_unique<Decoder>(model_config, *config.ops->device, config.max_model_len, TensorParallel{});
   {
@@ -81,6 +79,9 @@ Tensor ModelRunner::forward(Context& ctx, const Batch& batch) {
   inputs_->upload(batch);
   ModelInput in = inputs_->model_input();
   in.kv = cache_->layers();
+  logits_ = {};
+  if (batch.num_block_copies() > 0)
+    copy_blocks(ctx, {.layers = in.kv, .block_copies = inputs_->block_copies()});
   num_logits_rows_ += batch.num_sampled();
   return model_->forward(ctx, in);
 }
@@ -92,7 +93,7 @@ std::span<const TokenId> ModelRunner::run(const Batch& batch) {
   const Tensor hidden = forward(ctx, batch);
   if (num_sampled == 0) return {};  // only chunks of prompts
   SampleArgs args = inputs_->sample_args();
-  args.logits = model_->compute_logits(ctx, hidden);
+  args.logits = logits_ = model_->compute_logits(ctx, hidden);
   args.out = arena_->make(DType::kI32, {int64_t(num_sampled)});
   args.num_valid_tokens = config_.num_valid_tokens > 0
                               ? std::min(config_.num_valid_tokens, args.logits.shape[1])
@@ -105,7 +106,7 @@ std::span<const TokenId> ModelRunner::run(const Batch& batch) {
 Tensor ModelRunner::run_logits(const Batch& batch) {
   Context ctx = context();
   const Arena::Scope scope(*arena_);  // the memory stays as it is until the next run
-  return model_->compute_logits(ctx, forward(ctx, batch));
+  return logits_ = model_->compute_logits(ctx, forward(ctx, batch));
 }
 
 }  // namespace nanovllm

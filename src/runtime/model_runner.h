@@ -1,6 +1,6 @@
 // Runs one step on one rank: Batch in, sampled ids out.
 //
-//   upload (one copy down) → forward → compute_logits → sample → download (one copy up)
+//   upload (one copy down) → copy blocks → forward → compute_logits → sample → download (one copy up)
 //
 // Owns the model, its cache and everything a step needs, sized at start for the largest step.
 #pragma once
@@ -44,6 +44,8 @@ class ModelRunner {
   std::span<const TokenId> run(const Batch& batch);
   // Like run, but gives the logits [num_sampled, vocab_size] instead of sampling. Valid until the next run.
   Tensor run_logits(const Batch& batch);
+  // Of the last run's rows, [num_sampled, vocab_size], on the device; valid until the next.
+  const Tensor& logits() const { return logits_; }
 
   const MemoryPlan& memory_plan() const { return plan_; }
   const Decoder& model() const { return *model_; }
@@ -66,6 +68,7 @@ class ModelRunner {
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<InputBuffers> inputs_;
   std::vector<TokenId> sampled_ids_;
+  Tensor logits_;
   const TraceHook* trace_ = nullptr;
   int64_t num_logits_rows_ = 0;
 };

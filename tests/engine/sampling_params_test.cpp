@@ -59,6 +59,16 @@ TEST(SamplingParams, TemperatureFrom0To2) {
   EXPECT_EQ(with_temperature(-kInf), "temperature: is -inf, want 0 to 2");
 }
 
+TEST(SamplingParams, NFrom1To128) {
+  const auto with_n = [](int value) { return verdict([=](SamplingParams& p) { p.n = value; }); };
+  EXPECT_EQ(with_n(1), "");
+  EXPECT_EQ(with_n(128), "");
+  EXPECT_EQ(with_n(0), "n: is 0, want 1 to 128");
+  EXPECT_EQ(with_n(-1), "n: is -1, want 1 to 128");
+  EXPECT_EQ(with_n(129), "n: is 129, want 1 to 128");
+  EXPECT_EQ(with_n(1000000000), "n: is 1000000000, want 1 to 128");
+}
+
 TEST(SamplingParams, TopPMoreThan0AtMost1) {
   for (const float right : {std::numeric_limits<float>::denorm_min(), 0.5f, 1.0f})
     EXPECT_EQ(with_top_p(right), "") << right;

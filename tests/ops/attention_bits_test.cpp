@@ -85,11 +85,11 @@ TEST_P(AttentionBits, IsItsDefinition) {
 TEST_P(AttentionBits, BlockSizesAndPlaces) {
   const AttentionSequence sequence(kShape, 270, 2);
   const Floats want = whole_prefill(ctx, kShape, sequence);
-  for (int block_size : {16, 32, 48, 128, 256}) {
+  for (int block_size : {1, 5, 16, 17, 32, 48, 128, 256}) {
     AttentionShape shape = kShape;
     shape.block_size = block_size;
     for (uint32_t seed : {1, 2, 3}) {
-      PagedCache cache(ctx, shape, 40, seed);
+      PagedCache cache(ctx, shape, 270 / block_size + 20, seed);
       EXPECT_TRUE(same_bits(cache.step({{&sequence, 0, 270}}).span(), want.span()))
           << block_size << " " << seed;
     }

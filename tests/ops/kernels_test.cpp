@@ -40,11 +40,10 @@ TEST_P(KernelsTest, TheTableIsWhole) {
   const OpTable& t = ctx.ops;
   EXPECT_EQ(t.backend, "cpu");
   EXPECT_EQ(t.device, &host_device());
-  EXPECT_EQ(t.default_block_size % t.block_size_multiple, 0);
   EXPECT_GT(t.default_batched_tokens, 0);
   EXPECT_TRUE(t.workspace_bytes && t.weight_bytes && t.store_weight && t.kv_block_bytes && t.embedding &&
               t.linear && t.rms_norm && t.add_rms_norm && t.rope && t.silu_and_mul && t.store_kv &&
-              t.attention && t.gather_rows && t.sample);
+              t.copy_blocks && t.attention && t.gather_rows && t.sample);
   const cpu::Kernels& k = kernels();
   EXPECT_TRUE(k.linear && k.attention && k.rms_norm && k.add_rms_norm && k.rope && k.silu_and_mul &&
               k.row_max && k.gumbel_argmax);
@@ -59,16 +58,24 @@ TEST_P(KernelsTest, OpsTakeNoMoreThanTheirWorkspace) {
                                           {.logits = std::vector<float>(333, 1.0f), .top_k = 5});
       sample_rows(sampling.ctx, cases);
       EXPECT_GT(sampling.arena.peak(), 0u);
-      EXPECT_LE(sampling.arena.peak(), ctx.ops.workspace_bytes(threads, rows, 333));
+      EXPECT_LE(sampling.arena.peak(),
+                ctx.ops.workspace_bytes({.num_threads = threads, .num_seqs = rows, .vocab_size = 333}));
       EXPECT_EQ(sampling.arena.used(), 0u);
 
-      const AttentionShape shape;
-      const AttentionSequence sequence(shape, 5, 1);
-      PagedCache cache(attending.ctx, shape, 1);
-      cache.store({&sequence, 0, 5});
-      cache.attend(std::vector<PagedCache::Part>(size_t(rows), {&sequence, 2, 5}));
-      EXPECT_LE(attending.arena.peak(), ctx.ops.workspace_bytes(threads, rows, 1));
-      EXPECT_EQ(attending.arena.used(), 0u);
+      for (const int block_size : {16, 1}) {
+        const AttentionShape shape{.block_size = block_size};
+        const AttentionSequence sequence(shape, 5, 1);
+        PagedCache cache(attending.ctx, shape, 5);
+        cache.store({&sequence, 0, 5});
+        cache.attend(std::vector<PagedCache::Part>(size_t(rows), {&sequence, 2, 5}));
+        EXPECT_LE(attending.arena.peak(), ctx.ops.workspace_bytes({.num_threads = threads,
+                                                                   .num_seqs = rows,
+                                                                   .max_blocks = 5,
+                                                                   .vocab_size = 1,
+                                                                   .block_size = block_size,
+                                                                   .head_dim = shape.head_dim}));
+        EXPECT_EQ(attending.arena.used(), 0u);
+      }
     }
   }
 }

@@ -112,6 +112,33 @@ TEST_P(StoreKvTest, BytesOfABlock) {
   EXPECT_EQ(kv_block_bytes(ctx.ops, DType::kF32, 16, 2, 64), 16u * 2 * 64 * 4);
   EXPECT_EQ(kv_block_bytes(ctx.ops, DType::kF32, 32, 1, 40),
             32u * 48 * 4);  // rows of values hold whole lanes
+  EXPECT_EQ(kv_block_bytes(ctx.ops, DType::kF32, 5, 2, 64), 16u * 2 * 64 * 4);  // as positions do
+}
+
+// All layers, keys and values, in the order given; nothing else changes.
+TEST_P(StoreKvTest, CopiesBlocks) {
+  for (const int block_size : {16, 5}) {
+    const AttentionShape shape{2, 2, 24, block_size};
+    const AttentionSequence sequence(shape, 3 * block_size, 7);
+    PagedCache first(ctx, shape, 5, 1), second(ctx, shape, 5, 2);
+    first.store({&sequence, 0, 3 * block_size});
+    second.store({&sequence, 0, 3 * block_size});
+    const std::vector<KvLayer> layers{first.layer(), second.layer()};
+    std::vector<std::vector<std::byte>> want{first.bytes(), second.bytes()};
+    const size_t bytes = want[0].size() / 10;  // of a block's keys
+    const std::vector<std::pair<size_t, size_t>> copies{{0, 3}, {4, 0}, {3, 1}};
+    Ints pairs({3, 2});
+    for (size_t i = 0; i < 3; ++i) {
+      pairs[2 * i] = int32_t(copies[i].first);
+      pairs[2 * i + 1] = int32_t(copies[i].second);
+      for (auto& cache : want)
+        for (const size_t half : {size_t{0}, cache.size() / 2})
+          std::memcpy(&cache[half + copies[i].second * bytes], &cache[half + copies[i].first * bytes], bytes);
+    }
+    copy_blocks(ctx, {.layers = layers, .block_copies = pairs});
+    EXPECT_EQ(first.bytes(), want[0]);
+    EXPECT_EQ(second.bytes(), want[1]);
+  }
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ Batch numbered_batch(int tokens, int seqs, int rows, int max_blocks) {
   b.seq_lens = numbers(seqs);
   b.block_table = numbers(seqs * max_blocks);
   b.max_blocks = max_blocks;
+  b.block_copies = numbers(2 * seqs);
   b.logits_indices = numbers(rows);
   b.temperature = floats(rows);
   b.top_k = numbers(rows);
@@ -57,6 +58,7 @@ void expect_batch(const InputBuffers& buffers, const Batch& b) {
   expect_array(in.attn.seq_lens, b.seq_lens, size(b.num_seqs()));
   expect_array(in.attn.block_table, b.block_table,
                "[" + std::to_string(b.num_seqs()) + ", " + std::to_string(b.max_blocks) + "]");
+  expect_array(buffers.block_copies(), b.block_copies, "[" + std::to_string(b.num_block_copies()) + ", 2]");
   expect_array(in.logits_indices, b.logits_indices, rows);
   const SampleArgs& sample = buffers.sample_args();
   expect_array(sample.temperature, b.temperature, rows);

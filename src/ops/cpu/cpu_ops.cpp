@@ -15,10 +15,10 @@ void with_kernels(Context& ctx, const Args& args) {
   kOp(kKernels(), ctx, args);
 }
 
-// attention's list of tasks, or sample's candidates.
-size_t workspace_bytes(int num_threads, int64_t num_seqs, int64_t vocab_size) {
-  return std::max(Arena::bytes_of(DType::kI32, {num_seqs + 1}),
-                  Arena::bytes_of(DType::kI32, {num_threads, vocab_size, 2}));
+// What attention takes, or sample's candidates.
+size_t workspace_bytes(const StepLimits& limits) {
+  return std::max(attention_workspace_bytes(limits),
+                  Arena::bytes_of(DType::kI32, {limits.num_threads, limits.vocab_size, 2}));
 }
 
 template <const Kernels& (*kKernels)()>
@@ -27,7 +27,6 @@ OpTable make_table() {
       .backend = "cpu",
       .instruction_set = kKernels().instruction_set,
       .device = &host_device(),
-      .block_size_multiple = 16,
       .default_block_size = 16,
       .default_batched_tokens = 512,  // enough rows to be bound by arithmetic; more would only delay decodes
       .workspace_bytes = workspace_bytes,
@@ -41,6 +40,7 @@ OpTable make_table() {
       .rope = with_kernels<kKernels, rope, RopeArgs>,
       .silu_and_mul = with_kernels<kKernels, silu_and_mul, SiluAndMulArgs>,
       .store_kv = store_kv,
+      .copy_blocks = copy_blocks,
       .attention = with_kernels<kKernels, attention, AttentionArgs>,
       .gather_rows = gather_rows,
       .sample = with_kernels<kKernels, sample, SampleArgs>};

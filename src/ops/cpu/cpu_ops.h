@@ -28,9 +28,11 @@ void sample(const Kernels&, Context&, const SampleArgs&);
 void store_weight(Context&, const StoreWeightArgs&);
 void embedding(Context&, const EmbeddingArgs&);
 void store_kv(Context&, const StoreKvArgs&);
+void copy_blocks(Context&, const CopyBlocksArgs&);
 void gather_rows(Context&, const GatherRowsArgs&);
 
 size_t weight_bytes(DType dtype, int64_t out_features, int64_t in_features);
+size_t attention_workspace_bytes(const StepLimits& limits);
 size_t kv_block_bytes(DType dtype, int block_size, int num_kv_heads, int head_dim);
 
 }  // namespace cpu
