@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -16,8 +17,9 @@
 namespace nanovllm::cli {
 namespace {
 
-std::string json_line(size_t index, const Completion& c) {
+std::string json_line(size_t index, size_t prompt_index, const Completion& c) {
   nlohmann::ordered_json line{{"index", index},
+                              {"prompt_index", prompt_index},
                               {"text", c.text},
                               {"token_ids", c.token_ids},
                               {"finish_reason", finish_reason_name(c.finish_reason)},
@@ -33,7 +35,9 @@ std::string json_line(size_t index, const Completion& c) {
 // Answers in the order of the prompts, each once those before it are out.
 class Writer {
  public:
-  Writer(Output& output, bool jsonl, size_t count) : output_(output), jsonl_(jsonl), pending_(count) {}
+  // prompt_of: the prompt of each answer.
+  Writer(Output& output, bool jsonl, std::vector<size_t> prompt_of)
+      : output_(output), jsonl_(jsonl), prompt_of_(std::move(prompt_of)), pending_(prompt_of_.size()) {}
 
   void add(size_t index, const Completion& completion) {
     pending_[index] = completion;
@@ -53,7 +57,7 @@ class Writer {
   void write_next() {
     const Completion& c = *pending_[next_];
     if (jsonl_)
-      output_.write(json_line(next_, c));
+      output_.write(json_line(next_, prompt_of_[next_], c));
     else  // a refused prompt leaves an empty answer in its place
       output_.write(c.text + (pending_.size() > 1 ? "\n\n" : "\n"));
     pending_[next_++] = Completion{};
@@ -61,6 +65,7 @@ class Writer {
 
   Output& output_;
   bool jsonl_;
+  std::vector<size_t> prompt_of_;
   std::vector<std::optional<Completion>> pending_;
   size_t next_ = 0;
 };
@@ -84,6 +89,38 @@ std::vector<PromptLine> all_prompts(const GenerateOptions& options) {
   return lines;
 }
 
+// What cannot become a request is answered with its error; the rest is generated together.
+struct Work {
+  std::vector<Prompt> prompts;
+  std::vector<SamplingParams> params;
+  std::vector<size_t> prompt_of;         // of each answer, its line
+  std::vector<size_t> generated;         // the answers that generate() gives, in its order
+  std::map<size_t, std::string> errors;  // the answers that it does not
+};
+
+Work make_work(const std::vector<PromptLine>& lines, const GenerateOptions& options, const LLM& llm) {
+  Work work;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const size_t answer = work.prompt_of.size();
+    work.prompt_of.push_back(i);
+    if (!lines[i].error.empty()) {
+      work.errors[answer] = lines[i].error;
+      continue;
+    }
+    try {
+      Prompt prompt = make_prompt(lines[i], options, llm);
+      work.params.push_back(resolve(merged(lines[i].sampling, options.sampling), llm.generation_config()));
+      work.prompts.push_back(std::move(prompt));
+    } catch (const Error& bad_line) {
+      work.errors[answer] = bad_line.what();
+      continue;
+    }
+    work.prompt_of.resize(answer + num_completions(work.params.back()), i);
+    for (size_t k = answer; k < work.prompt_of.size(); ++k) work.generated.push_back(k);
+  }
+  return work;
+}
+
 }  // namespace
 
 int run_generate(const GenerateOptions& options) {
@@ -95,40 +132,26 @@ int run_generate(const GenerateOptions& options) {
   if (options.apply_chat_template) llm.chat_template();  // throws where there is none
   Output output(options.output);                         // what was there goes only once the model has loaded
 
-  // What cannot become a request is answered with its error; the rest is generated together.
-  Writer writer(output, options.format == "jsonl", lines.size());
-  Progress progress(lines.size());
+  const Work work = make_work(lines, options, llm);
+  Writer writer(output, options.format == "jsonl", work.prompt_of);
+  Progress progress(work.prompt_of.size());
   Interrupts interrupts;
   bool all_good = true, interrupted = false;
-  const auto complete = [&](size_t index, const Completion& completion) {
+  const auto complete = [&](size_t answer, const Completion& completion) {
     if (completion.finish_reason == FinishReason::kAbort) return;
     progress.add_finished();
     progress.clear();
     if (!completion.error.empty()) {
       all_good = false;
-      std::cerr << "nanovllm: error: prompt " << index + 1 << ": " << completion.error << "\n";
+      std::cerr << "nanovllm: error: prompt " << work.prompt_of[answer] + 1 << ": " << completion.error
+                << "\n";
     }
-    writer.add(index, completion);
+    writer.add(answer, completion);
   };
-  std::vector<Prompt> prompts;
-  std::vector<SamplingParams> params;
-  std::vector<size_t> line_of;
-  for (size_t i = 0; i < lines.size(); ++i) {
-    std::string error = lines[i].error;
-    if (error.empty()) {
-      try {
-        prompts.push_back(make_prompt(lines[i], options, llm));
-        params.push_back(resolve(merged(lines[i].sampling, options.sampling), llm.generation_config()));
-        line_of.push_back(i);
-        continue;
-      } catch (const Error& bad_line) {
-        error = bad_line.what();
-      }
-    }
-    complete(i, {.finish_reason = FinishReason::kError, .error = error});
-  }
-  llm.generate(prompts, params,
-               {.on_completion = [&](size_t i, const Completion& c) { complete(line_of[i], c); },
+  for (const auto& [answer, error] : work.errors)
+    complete(answer, {.finish_reason = FinishReason::kError, .error = error});
+  llm.generate(work.prompts, work.params,
+               {.on_completion = [&](size_t i, const Completion& c) { complete(work.generated[i], c); },
                 .on_step =
                     [&](const StepStats& step) {
                       progress.add_step(step);

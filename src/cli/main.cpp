@@ -128,6 +128,8 @@ int run(int argc, char** argv) {
                         "prompts are user messages: apply the chat template");
   add_chat_flags(generate_app, generate.chat, "with --chat: ");
   add_sampling_flags(generate_app, generate.sampling);
+  generate_app.add_option("--n", generate.sampling.n,
+                          "answers to each prompt, up to 128, that differ if they are sampled");
 
   ChatCommandOptions chat;
   CLI::App& chat_app = *app.add_subcommand("chat", "talk with a model");

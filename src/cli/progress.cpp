@@ -7,7 +7,7 @@
 
 namespace nanovllm::cli {
 
-Progress::Progress(size_t num_prompts) : num_prompts_(num_prompts), shown_(isatty(STDERR_FILENO) == 1) {}
+Progress::Progress(size_t num_answers) : num_answers_(num_answers), shown_(isatty(STDERR_FILENO) == 1) {}
 
 Progress::~Progress() { clear(); }
 
@@ -33,7 +33,7 @@ void Progress::clear() {
 
 std::string Progress::text() const {
   std::ostringstream text;
-  text << num_finished_ << "/" << num_prompts_ << " prompts";
+  text << num_finished_ << "/" << num_answers_ << " answers";
   if (prefill_seconds_ > 0) text << ", prefill " << int(prefill_tokens_ / prefill_seconds_) << " tok/s";
   if (decode_seconds_ > 0) text << ", decode " << int(decode_tokens_ / decode_seconds_) << " tok/s";
   return text.str();

@@ -1,4 +1,4 @@
-// One line on stderr, rewritten as work goes on: prompts done, prefill and decode tokens a second.
+// One line on stderr, rewritten as work goes on: answers done, prefill and decode tokens a second.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace nanovllm::cli {
 class Progress {
  public:
   // Draws only where stderr is a terminal.
-  explicit Progress(size_t num_prompts);
+  explicit Progress(size_t num_answers);
   ~Progress();  // clears the line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -20,11 +20,11 @@ class Progress {
   // Removes the line, so that something else can be printed.
   void clear();
 
-  // "12/40 prompts, prefill 3021 tok/s, decode 410 tok/s"
+  // "12/40 answers, prefill 3021 tok/s, decode 410 tok/s"
   std::string text() const;
 
  private:
-  size_t num_prompts_;
+  size_t num_answers_;
   bool shown_;
   bool drawn_ = false;
   size_t num_finished_ = 0;

@@ -46,7 +46,8 @@ std::optional<float> number(const json& line, const char* key) {
 }
 
 SamplingFlags sampling_flags(const json& line) {
-  SamplingFlags flags{.temperature = number(line, "temperature"),
+  SamplingFlags flags{.n = whole_number(line, "n"),
+                      .temperature = number(line, "temperature"),
                       .top_k = whole_number(line, "top_k"),
                       .top_p = number(line, "top_p"),
                       .max_tokens = whole_number(line, "max_tokens")};
@@ -64,12 +65,12 @@ SamplingFlags sampling_flags(const json& line) {
 }
 
 void refuse_unknown_keys(const json& line) {
-  constexpr std::string_view kKnown[] = {"prompt", "messages",   "temperature", "top_k",         "top_p",
-                                         "seed",   "max_tokens", "ignore_eos",  "stop_token_ids"};
+  constexpr std::string_view kKnown[] = {"prompt", "messages", "n",          "temperature", "top_k",
+                                         "top_p",  "seed",     "max_tokens", "ignore_eos",  "stop_token_ids"};
   for (const auto& [key, value] : line.items())
     if (std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown))
       fail(ErrorKind::kRequest, "has ", key,
-           ", want prompt or messages, temperature, top_k, top_p, seed, max_tokens, ",
+           ", want prompt or messages, n, temperature, top_k, top_p, seed, max_tokens, ",
            "ignore_eos, stop_token_ids");
 }
 

@@ -13,7 +13,8 @@ std::optional<T> first_of(const std::optional<T>& a, const std::optional<T>& b) 
 }  // namespace
 
 SamplingFlags merged(const SamplingFlags& flags, const SamplingFlags& fallback) {
-  return {.temperature = first_of(flags.temperature, fallback.temperature),
+  return {.n = first_of(flags.n, fallback.n),
+          .temperature = first_of(flags.temperature, fallback.temperature),
           .top_k = first_of(flags.top_k, fallback.top_k),
           .top_p = first_of(flags.top_p, fallback.top_p),
           .seed = first_of(flags.seed, fallback.seed),
@@ -24,6 +25,7 @@ SamplingFlags merged(const SamplingFlags& flags, const SamplingFlags& fallback) 
 
 SamplingParams resolve(const SamplingFlags& flags, const GenerationConfig& generation_config) {
   SamplingParams params;
+  params.n = flags.n.value_or(1);
   const bool greedy = !generation_config.do_sample.value_or(true);
   params.temperature =
       flags.temperature.value_or(greedy ? 0.0f : generation_config.temperature.value_or(params.temperature));

@@ -11,6 +11,7 @@
 namespace nanovllm::cli {
 
 struct SamplingFlags {
+  std::optional<int> n;
   std::optional<float> temperature;
   std::optional<int> top_k;
   std::optional<float> top_p;

@@ -22,6 +22,11 @@ struct SamplingParams {
   std::vector<TokenId> stop_token_ids;
 };
 
+// How many answers these parameters get: n, or one where n is not in its range.
+inline size_t num_completions(const SamplingParams& params) {
+  return params.n >= 1 && params.n <= kMaxCompletions ? size_t(params.n) : 1;
+}
+
 // throws Error(kRequest), naming the parameter, what it is and what was wanted
 void check_sampling_params(const SamplingParams& params, int64_t vocab_size);
 

@@ -34,6 +34,17 @@ std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& folder) {
   return Tokenizer::load(folder);
 }
 
+std::pair<RequestId, int> key_of(const Sequence& sequence) { return {sequence.id, sequence.sample_index}; }
+
+int num_prompt_tokens(const Batch& batch) {
+  int total = 0;
+  for (size_t i = 0; i < size_t(batch.num_seqs()); ++i) {
+    const int num_tokens = batch.cu_seqlens_q[i + 1] - batch.cu_seqlens_q[i];
+    if (num_tokens > 1) total += num_tokens;
+  }
+  return total;
+}
+
 }  // namespace
 
 LLM::LLM(const EngineConfig& config) : model_name_(config.model.string()) {
@@ -102,12 +113,15 @@ RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
   sequence->params = params;
   sequence->seed = params.seed ? *params.seed : random_seed();
   sequence->cache_salt = prompt.cache_salt;
+  sequence->priority = prompt.priority;
   sequence->num_prompt_tokens = sequence->num_tokens();
   sequence->arrival_time = Clock::now();
   scheduler_->add(std::move(sequence));
 
-  Stream& stream = streams_[next_id_];
-  if (tokenizer_) stream.detokenizer.emplace(*tokenizer_, SpecialText::kSkip);
+  for (int i = 0; i < params.n; ++i) {
+    Stream& stream = streams_[{next_id_, i}];
+    if (tokenizer_) stream.detokenizer.emplace(*tokenizer_, SpecialText::kSkip);
+  }
   return next_id_++;
 }
 
@@ -115,6 +129,7 @@ bool LLM::abort(RequestId id) { return scheduler_->abort(id); }
 
 RequestOutput LLM::make_output(const Sequence& sequence, Stream& stream) const {
   RequestOutput output{.id = sequence.id,
+                       .index = sequence.sample_index,
                        .finish_reason = sequence.finish_reason,
                        .num_prompt_tokens = sequence.num_prompt_tokens,
                        .num_cached_tokens = sequence.num_cached_tokens,
@@ -152,23 +167,22 @@ std::vector<RequestOutput> LLM::step() {
   std::vector<RequestOutput> outputs;
   if (batch.num_tokens() > 0)
     for (const Sequence* sequence : scheduler_->progressed())
-      outputs.push_back(make_output(*sequence, streams_.at(sequence->id)));
+      outputs.push_back(make_output(*sequence, streams_.at(key_of(*sequence))));
   for (const auto& sequence : scheduler_->take_finished()) {
-    outputs.push_back(make_output(*sequence, streams_.at(sequence->id)));
-    streams_.erase(sequence->id);
+    outputs.push_back(make_output(*sequence, streams_.at(key_of(*sequence))));
+    streams_.erase(key_of(*sequence));
   }
-  const int num_output_tokens = batch.num_sampled();
-  last_step_ = {.num_prompt_tokens = batch.num_tokens() - num_output_tokens,
-                .num_output_tokens = num_output_tokens,
+  last_step_ = {.num_prompt_tokens = num_prompt_tokens(batch),
+                .num_output_tokens = batch.num_sampled(),
                 .seconds = std::chrono::duration<double>(Clock::now() - start).count()};
   return outputs;
 }
 
-void LLM::run_requests(const std::map<RequestId, size_t>& index_of, std::vector<Completion>& completions,
+void LLM::run_requests(const std::map<RequestId, size_t>& first_of, std::vector<Completion>& completions,
                        const GenerateHooks& hooks) {
   while (has_unfinished()) {
     for (const RequestOutput& output : step()) {
-      const size_t index = index_of.at(output.id);
+      const size_t index = first_of.at(output.id) + size_t(output.index);
       Completion& completion = completions[index];
       completion.text += output.text;
       completion.token_ids.insert(completion.token_ids.end(), output.token_ids.begin(),
@@ -182,7 +196,7 @@ void LLM::run_requests(const std::map<RequestId, size_t>& index_of, std::vector<
       if (output.finished() && hooks.on_completion) hooks.on_completion(index, completion);
     }
     if (hooks.on_step && !hooks.on_step(last_step_))
-      for (const auto& [id, index] : index_of) abort(id);
+      for (const auto& [id, first] : first_of) abort(id);
   }
 }
 
@@ -193,24 +207,28 @@ std::vector<Completion> LLM::generate(std::span<const Prompt> prompts, std::span
          prompts.size(), " prompts, want one for all or one for each");
   if (has_unfinished())
     fail(ErrorKind::kRequest, "generate: other requests are unfinished, want step() until they are done");
-  std::vector<Completion> completions(prompts.size());
-  std::map<RequestId, size_t> index_of;
+  std::vector<Completion> completions;
+  std::map<RequestId, size_t> first_of;
   try {
     for (size_t i = 0; i < prompts.size(); ++i) {
+      const SamplingParams& p = params[params.size() == 1 ? 0 : i];
+      const size_t first = completions.size();
+      completions.resize(first + num_completions(p));
       try {
-        index_of[add_request(prompts[i], params[params.size() == 1 ? 0 : i])] = i;
+        first_of[add_request(prompts[i], p)] = first;
         continue;
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::kRequest) throw;
-        completions[i].finish_reason = FinishReason::kError;
-        completions[i].error = error.what();
+        for (size_t k = first; k < completions.size(); ++k)
+          completions[k] = {.finish_reason = FinishReason::kError, .error = error.what()};
       }
-      if (hooks.on_completion) hooks.on_completion(i, completions[i]);
+      for (size_t k = first; hooks.on_completion && k < completions.size(); ++k)
+        hooks.on_completion(k, completions[k]);
     }
-    run_requests(index_of, completions, hooks);
+    run_requests(first_of, completions, hooks);
   } catch (...) {  // nothing of this call stays behind
-    for (const auto& [id, index] : index_of) abort(id);
-    for (const auto& sequence : scheduler_->take_finished()) streams_.erase(sequence->id);
+    for (const auto& [id, first] : first_of) abort(id);
+    for (const auto& sequence : scheduler_->take_finished()) streams_.erase(key_of(*sequence));
     throw;
   }
   return completions;

@@ -45,15 +45,18 @@ struct Prompt {
   std::optional<std::vector<TokenId>> token_ids;
   // Only prompts of the same salt share what is cached: give one to each who must not notice others.
   std::string cache_salt;
+  // Smaller goes first, among equal ones who came first. What runs is interrupted only where memory ends.
+  int priority = 0;
 };
 
-// What a request got in one step.
+// What one completion of a request got in a step.
 struct RequestOutput {
   RequestId id = 0;
+  int index = 0;                   // which of the request's completions (SamplingParams::n)
   std::string text;                // what became certain: the pieces joined are the answer
   std::vector<TokenId> token_ids;  // new in this step
   FinishReason finish_reason = FinishReason::kNone;
-  int num_prompt_tokens = 0;
+  int num_prompt_tokens = 0;  // the same for all completions: it counts once
   int num_cached_tokens = 0;  // of the prompt, that were not computed
   int num_output_tokens = 0;  // so far
   uint64_t seed = 0;          // used for sampling; gives the same answer again
@@ -76,12 +79,12 @@ struct Completion {
 
 // What a step did, for progress displays.
 struct StepStats {
-  int num_prompt_tokens = 0;
+  int num_prompt_tokens = 0;  // of sequences with more than one token in the step
   int num_output_tokens = 0;
   double seconds = 0;
 };
 
-// What generate() tells while it runs; each may be empty.
+// What generate() tells while it runs; each may be empty. index: in what generate() returns.
 struct GenerateHooks {
   std::function<void(size_t index, const std::string& text)> on_text;  // a piece of an answer
   std::function<void(size_t index, const Completion& completion)>
@@ -99,12 +102,13 @@ class LLM {
   // throws Error: the step could not be run (a device failed); its requests have ended with kError, all
   // others go on
   std::vector<RequestOutput> step();
-  // Ends a request; its last output comes from the next step(). False: there is none of this id.
+  // Ends a request; the last outputs of its completions come from the next step(). False: there is none of this id.
   bool abort(RequestId id);
   bool has_unfinished() const { return scheduler_->has_unfinished() || scheduler_->has_finished(); }
 
-  // All answers, in the order of the prompts. One set of parameters for all, or one for each prompt. A prompt
-  // that is refused gets a Completion with its error; the others go on.
+  // All answers, in the order of the prompts: n for each, so completion i of prompt p is at p · n + i where all have
+  // the same n. One set of parameters for all, or one for each prompt. A prompt that is refused gets its completions
+  // (one, if n is what is wrong) with the error; the others go on.
   // throws Error(kRequest): the number of parameter sets fits neither; requests of add_request are
   // unfinished. What a hook throws ends all of generate's requests and goes on to the caller.
   std::vector<Completion> generate(std::span<const Prompt> prompts, std::span<const SamplingParams> params,
@@ -121,12 +125,14 @@ class LLM {
   const StepStats& last_step() const { return last_step_; }
 
  private:
-  struct Stream {  // one request's way out
+  using StreamKey = std::pair<RequestId, int>;  // a request's completion
+  struct Stream {                               // its way out
     std::optional<Detokenizer> detokenizer;
     int num_sent = 0;  // output tokens
   };
 
-  void run_requests(const std::map<RequestId, size_t>& index_of, std::vector<Completion>& completions,
+  // first_of: where each request's completions begin.
+  void run_requests(const std::map<RequestId, size_t>& first_of, std::vector<Completion>& completions,
                     const GenerateHooks& hooks);
   RequestOutput make_output(const Sequence& sequence, Stream& stream) const;
 
@@ -139,7 +145,7 @@ class LLM {
   int max_model_len_ = 0;
   std::unique_ptr<ModelRunner> runner_;
   std::unique_ptr<Scheduler> scheduler_;
-  std::map<RequestId, Stream> streams_;
+  std::map<StreamKey, Stream> streams_;
   RequestId next_id_ = 1;
   StepStats last_step_;
 };
