@@ -15,9 +15,9 @@
 
 #include "base/error.h"
 #include "llm/llm.h"
-#include "machine.h"
 #include "ops/cpu/kernels.h"
 #include "report.h"
+#include "tensor/machine.h"
 
 namespace nanovllm::bench {
 namespace {

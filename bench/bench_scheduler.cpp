@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "engine/scheduler.h"
-#include "machine.h"
 #include "report.h"
+#include "tensor/machine.h"
 
 namespace nanovllm::bench {
 namespace {

@@ -24,8 +24,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/unicode.h"
-#include "machine.h"
 #include "report.h"
+#include "tensor/machine.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nanovllm::bench {

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "cli/bench.h"
 #include "cli/chat.h"
 #include "cli/generate.h"
 #include "cli/tokenize.h"
@@ -46,6 +47,12 @@ void unprotect_all(Fields&... fields) {
   (unprotect(fields), ...);
 }
 
+// A negative number for an unsigned option would be taken modulo 2^64.
+CLI::Validator no_sign() {
+  return {[](const std::string& text) { return std::string(text.starts_with('-') ? "want 0 or more" : ""); },
+          ""};
+}
+
 void add_engine_flags(CLI::App& app, EngineConfig& config) {
   app.add_option("model", config.model, "model folder in Hugging Face's form")->required();
   visit_options(config, [&](const char* name, auto& field, const char* help) {
@@ -61,7 +68,7 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
   app.add_option("--temperature", flags.temperature, "0 to 2; 0 is greedy")->group(group);
   app.add_option("--top-k", flags.top_k, "keep the k likeliest tokens; 0 keeps all")->group(group);
   app.add_option("--top-p", flags.top_p, "keep the fewest tokens whose probabilities reach p")->group(group);
-  app.add_option("--seed", flags.seed, "same seed, same answer")->check(CLI::NonNegativeNumber)->group(group);
+  app.add_option("--seed", flags.seed, "same seed, same answer")->check(no_sign())->group(group);
   app.add_option("--max-tokens", flags.max_tokens,
                  "most tokens of an answer (default: the rest of the context)")
       ->group(group);
@@ -103,6 +110,34 @@ void add_tokenize_flags(CLI::App& app, TokenizeOptions& options) {
   count->excludes(verbose);
 }
 
+void add_bench_flags(CLI::App& app, BenchOptions& options) {
+  add_engine_flags(app, options.engine);
+  app.add_option("--seed", options.seed, "of the random prompts")->check(no_sign())->capture_default_str();
+  app.add_flag("--json", options.json, "print the result as JSON");
+}
+
+void add_throughput_flags(CLI::App& app, ThroughputOptions& options) {
+  add_bench_flags(app, options);
+  app.add_option("--num-prompts", options.num_prompts, "requests, all at once")->capture_default_str();
+  app.add_option("--min-input-len", options.min_input_len, "shortest prompt, in tokens")
+      ->capture_default_str();
+  app.add_option("--max-input-len", options.max_input_len, "longest prompt")->capture_default_str();
+  app.add_option("--min-output-len", options.min_output_len, "shortest answer")->capture_default_str();
+  app.add_option("--max-output-len", options.max_output_len, "longest answer")->capture_default_str();
+  app.add_option("--max-token-id", options.max_token_id,
+                 "largest id of the prompts; taken modulo the model's vocabulary")
+      ->capture_default_str();
+  app.add_option("--temperature", options.temperature, "0 to 2; 0 is greedy")->capture_default_str();
+}
+
+void add_latency_flags(CLI::App& app, LatencyOptions& options) {
+  add_bench_flags(app, options);
+  app.add_option("--context", options.context, "tokens of the prompt")->capture_default_str();
+  app.add_option("--output-len", options.output_len, "tokens of the answer")->capture_default_str();
+  app.add_option("--runs", options.runs, "requests, one after the other; medians are shown")
+      ->capture_default_str();
+}
+
 int run(int argc, char** argv) {
   CLI::App app("nanovllm: a small, fast engine for Qwen-class language models");
   app.require_subcommand(1);
@@ -142,6 +177,19 @@ int run(int argc, char** argv) {
   CLI::App& tokenize_app = *app.add_subcommand("tokenize", "text to token ids and back");
   add_tokenize_flags(tokenize_app, tokenize);
 
+  CLI::App& bench_app = *app.add_subcommand("bench", "how fast a model runs here");
+  bench_app.require_subcommand(1);
+  ThroughputOptions throughput;
+  CLI::App& throughput_app = *bench_app.add_subcommand("throughput",
+                                                       "many requests together; by default nano-vllm's own "
+                                                       "benchmark, token for token, and its context of 4096 "
+                                                       "as far as the model has it");
+  add_throughput_flags(throughput_app, throughput);
+  LatencyOptions latency;
+  CLI::App& latency_app = *bench_app.add_subcommand(
+      "latency", "one request at a time: time to the first token, and per token after it");
+  add_latency_flags(latency_app, latency);
+
   try {
     app.parse(protected_arguments(argc, argv));
   } catch (const CLI::ParseError& error) {
@@ -166,6 +214,14 @@ int run(int argc, char** argv) {
     if (tokenize.text) unprotect(*tokenize.text);
     unprotect_all(tokenize.model, tokenize.input, tokenize.chat);
     return run_tokenize(tokenize);
+  }
+  if (throughput_app.parsed()) {
+    unprotect(throughput.engine.model);
+    return run_throughput(throughput);
+  }
+  if (latency_app.parsed()) {
+    unprotect(latency.engine.model);
+    return run_latency(latency);
   }
   if (chat.prompt) unprotect(*chat.prompt);
   unprotect_all(chat.engine.model, chat.chat.system);

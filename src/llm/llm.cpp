@@ -1,6 +1,7 @@
 #include "llm/llm.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "base/error.h"
@@ -174,6 +175,7 @@ std::vector<RequestOutput> LLM::step() {
   }
   last_step_ = {.num_prompt_tokens = num_prompt_tokens(batch),
                 .num_output_tokens = batch.num_sampled(),
+                .num_keys = std::accumulate(batch.seq_lens.begin(), batch.seq_lens.end(), int64_t{0}),
                 .seconds = std::chrono::duration<double>(Clock::now() - start).count()};
   return outputs;
 }

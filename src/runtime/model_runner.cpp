@@ -52,6 +52,9 @@ void ModelRunner::plan_memory() {
   const ModelConfig& model_config = model_->config();
   plan_.weight_bytes = model_->rope_table_bytes();
   model_->visit_parameters([&](const Parameter& parameter) { plan_.weight_bytes += parameter.bytes(); });
+  plan_.step_weight_bytes = plan_.weight_bytes - model_->rope_table_bytes();
+  if (!model_config.tie_word_embeddings)
+    plan_.step_weight_bytes -= model_->embed_tokens().parameter().bytes();
   plan_.activation_bytes = measure_activations(*config_.ops, *model_, limits, threads_.num_threads());
   plan_.kv_block_bytes =
       KvCache::block_bytes(*config_.ops, model_config, model_config.num_kv_heads, config_.block_size);
@@ -101,6 +104,13 @@ std::span<const TokenId> ModelRunner::run(const Batch& batch) {
   sample(ctx, args);
   config_.ops->device->download(sampled_ids_.data(), args.out.data, num_sampled * sizeof(TokenId));
   return {sampled_ids_.data(), num_sampled};
+}
+
+std::vector<float> ModelRunner::logits() const {
+  if (!logits_.defined()) return {};
+  std::vector<float> values(size_t(logits_.num_elements()));
+  config_.ops->device->download(values.data(), logits_.data, values.size() * sizeof(float));
+  return values;
 }
 
 Tensor ModelRunner::run_logits(const Batch& batch) {

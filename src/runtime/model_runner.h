@@ -44,10 +44,11 @@ class ModelRunner {
   std::span<const TokenId> run(const Batch& batch);
   // Like run, but gives the logits [num_sampled, vocab_size] instead of sampling. Valid until the next run.
   Tensor run_logits(const Batch& batch);
-  // Of the last run's rows, [num_sampled, vocab_size], on the device; valid until the next.
-  const Tensor& logits() const { return logits_; }
+  // Of the last run's rows, [num_sampled, vocab_size], copied from the device.
+  std::vector<float> logits() const;
 
   const MemoryPlan& memory_plan() const { return plan_; }
+  const OpTable& ops() const { return *config_.ops; }
   const Decoder& model() const { return *model_; }
   int num_threads() const { return threads_.num_threads(); }
   int64_t num_logits_rows() const { return num_logits_rows_; }  // projected to the vocabulary since the start
@@ -68,7 +69,7 @@ class ModelRunner {
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<InputBuffers> inputs_;
   std::vector<TokenId> sampled_ids_;
-  Tensor logits_;
+  Tensor logits_;  // of the last run, in the arena
   const TraceHook* trace_ = nullptr;
   int64_t num_logits_rows_ = 0;
 };

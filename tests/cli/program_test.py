@@ -88,6 +88,21 @@ class Answers(Program):
         self.assertEqual([line["cached_tokens"] for line in lines[0]], [0, 16])
         self.assertEqual([line["cached_tokens"] for line in lines[1]], [0, 0])
 
+    def test_n_answers_to_each_prompt(self):
+        arguments = ("a", "b", "--n", "3", "--temperature", "1", "--seed", "4", "--max-tokens", "8", "--format", "jsonl")
+        lines = [json.loads(line) for line in self.generate(DEMO, *arguments).stdout.splitlines()]
+        self.assertEqual([line["index"] for line in lines], [0, 1, 2, 3, 4, 5])
+        self.assertEqual([line["prompt_index"] for line in lines], [0, 0, 0, 1, 1, 1])
+        self.assertEqual(len({line["text"] for line in lines}), 6)
+        prompts = self.folder / "p.jsonl"  # each line its own n; one that is wrong takes one place
+        prompts.write_text('{"prompt": "a", "n": 2}\n{"prompt": "b", "n": 0}\n{"prompt": "c"}\n{"prompt": "d", "n": "x"}\n')
+        result = self.generate(DEMO, "--input", str(prompts), "--max-tokens", "2", "--format", "jsonl")
+        lines = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertEqual([line["prompt_index"] for line in lines], [0, 0, 1, 2, 3])
+        self.assertEqual([line.get("error", "") for line in lines],
+                         ["", "", "n: is 0, want 1 to 128", "", str(prompts) + ':4: n is "x", want a whole number'])
+        self.assertEqual(result.returncode, 1)
+
     def test_chat_applies_the_template(self):
         result = self.generate(DEMO, "Hello!", "--chat", "--no-think", "--temperature", "0")
         reference = json.loads((SOURCE / "models/demo/reference.json").read_text())["chat"][0]
@@ -269,7 +284,7 @@ class BadRequests(Program):
 
     def test_engine_options(self):
         self.expect_error(self.generate(DEMO, "a", "--max-model-len", "9999"), "max_model_len: is 9999")
-        self.expect_error(self.generate(DEMO, "a", "--kvcache-block-size", "10"), "kvcache_block_size: is 10")
+        self.expect_error(self.generate(DEMO, "a", "--kvcache-block-size", "-1"), "kvcache_block_size: is -1")
         self.expect_error(self.generate(DEMO, "a", "--instruction-set", "abacus"), "abacus")
 
     def test_files(self):
@@ -393,6 +408,47 @@ class Usage(Program):
         self.assertEqual(result.returncode, 0)
         for flag in ("--max-model-len", "--temperature", "--input", "--chat"):
             self.assertIn(flag, result.stdout)
+
+
+class Bench(Program):
+    def bench(self, *arguments):
+        result = run("bench", *arguments, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)
+
+    def test_throughput_computes_the_same_whatever_the_batch(self):
+        arguments = ("throughput", DEMO, "--num-prompts", "5", "--min-input-len", "3", "--max-input-len", "20",
+                     "--min-output-len", "2", "--max-output-len", "9")
+        together, apart = self.bench(*arguments), self.bench(*arguments, "--max-num-seqs", "1")
+        other = self.bench(*arguments, "--max-num-seqs", "1", "--seed", "1")
+        for result in (together, apart):
+            self.assertEqual(result["num_prompts"], 5)
+            self.assertEqual(result["output_tokens"], together["output_tokens"])
+            self.assertAlmostEqual(result["output_tok_per_s"], result["output_tokens"] / result["seconds"], places=3)
+            self.assertGreater(result["read_bandwidth_share"], 0)
+        self.assertLess(together["steps"], apart["steps"])
+        self.assertNotEqual(other["last_logits"], apart["last_logits"])
+        # The last step of both is the end of the longest answer if that is the last prompt's; so compare one prompt.
+        one = ("throughput", DEMO, "--num-prompts", "1", "--max-output-len", "100", "--min-input-len", "40",
+               "--max-input-len", "60")
+        chunks = ("--max-num-batched-tokens", "7", "--max-num-seqs", "1", "--kvcache-block-size", "8")
+        self.assertEqual(self.bench(*one)["last_logits"], self.bench(*one, *chunks)["last_logits"])
+
+    def test_latency(self):
+        result = self.bench("latency", DEMO, "--context", "40", "--output-len", "6", "--runs", "2")
+        self.assertEqual(len(result["times_to_first_token_s"]), 2)
+        self.assertAlmostEqual(result["output_tok_per_s"] * result["time_per_output_token_s"], 1)
+        shown = run("bench", "latency", DEMO, "--context", "40", "--output-len", "1", "--runs", "1")
+        self.assertIn("time to first token", shown.stdout)
+        self.assertNotIn("per output token", shown.stdout)
+
+    def test_wrong_numbers_are_named(self):
+        for arguments, text in ((("throughput", DEMO, "--num-prompts", "0"), "--num-prompts: is 0, want 1 to"),
+                                (("throughput", DEMO, "--max-input-len", "50"), "--max-input-len: is 50, want 100 to"),
+                                (("throughput", DEMO, "--max-output-len", "2000"), "are up to 3024 tokens, want at most"),
+                                (("latency", DEMO, "--context", "3000"), "are up to 3128 tokens, want at most"),
+                                (("latency", DEMO, "--runs", "-1"), "--runs: is -1, want 1 to")):
+            self.expect_error(run("bench", *arguments), text)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 // its prompt, what the cache held, how often it was preempted, the threads and the blocks.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <map>
 #include <random>
 #include <set>
@@ -37,9 +38,9 @@ struct Answers {
   int preempted_once = 0, preempted_twice = 0, preempted_before_first_token = 0;
 };
 
-uint64_t hash_of(std::span<const uint32_t> words) {
+uint64_t hash_of(std::span<const float> logits) {
   uint64_t hash = 0xCBF29CE484222325;
-  for (const uint32_t word : words) hash = (hash ^ word) * 0x100000001B3;
+  for (const float x : logits) hash = (hash ^ std::bit_cast<uint32_t>(x)) * 0x100000001B3;
   return hash;
 }
 
@@ -83,11 +84,12 @@ class Engine {
       answers.preempted_before_first_token += last.num_preemptions > 0 && last.num_output_tokens() == 0;
     }
     const std::span<const TokenId> ids = runner_.run(batch);
+    const std::vector<float> logits = runner_.logits();
+    const size_t width = size_t(config_.vocab_size);
     for (int i = 0; i < batch.num_sampled(); ++i) {
-      const Tensor row = runner_.logits().slice(i, 1);
       const Row key{uint32_t(batch.seeds[size_t(2 * i)]), batch.sample_indices[size_t(i)],
                     batch.sample_positions[size_t(i)]};
-      const uint64_t hash = hash_of({row.ptr<uint32_t>(), size_t(config_.vocab_size)});
+      const uint64_t hash = hash_of(std::span(logits).subspan(size_t(i) * width, width));
       EXPECT_TRUE(answers.logits.emplace(key, hash).second) << "a row was drawn twice";
     }
     scheduler_.update(ids);

@@ -1,4 +1,4 @@
-#include "machine.h"
+#include "tensor/machine.h"
 
 #include <atomic>
 #include <chrono>
@@ -10,7 +10,7 @@
 #include "base/thread_pool.h"
 #include "tensor/device.h"
 
-namespace nanovllm::bench {
+namespace nanovllm {
 namespace {
 
 // Seconds of each of several runs of all tasks.
@@ -68,4 +68,4 @@ std::vector<double> read_bandwidth(int num_threads) {
   return rates(double(share) * num_threads, seconds);
 }
 
-}  // namespace nanovllm::bench
+}  // namespace nanovllm

@@ -1,0 +1,248 @@
+#include "cli/bench.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/python_random.h"
+#include "llm/llm.h"
+#include "tensor/machine.h"
+
+namespace nanovllm::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+void check_range(const char* name, int value, int min, int max) {
+  if (value < min || value > max)
+    fail(ErrorKind::kConfig, "--", name, ": is ", value, ", want ", min, " to ", max);
+}
+
+constexpr int kMost = 1 << 24;  // of anything that is counted here
+
+void check(const ThroughputOptions& o) {
+  check_range("num-prompts", o.num_prompts, 1, kMost);
+  check_range("min-input-len", o.min_input_len, 1, kMost);
+  check_range("max-input-len", o.max_input_len, o.min_input_len, kMost);
+  check_range("min-output-len", o.min_output_len, 1, kMost);
+  check_range("max-output-len", o.max_output_len, o.min_output_len, kMost);
+  check_range("max-token-id", o.max_token_id, 0, kMost);
+}
+
+void check(const LatencyOptions& o) {
+  check_range("context", o.context, 1, kMost);
+  check_range("output-len", o.output_len, 1, kMost);
+  check_range("runs", o.runs, 1, kMost);
+}
+
+std::vector<TokenId> random_ids(PythonRandom& random, int count, int max_token_id, int64_t vocab_size) {
+  std::vector<TokenId> ids;
+  for (int i = 0; i < count; ++i) ids.push_back(TokenId(random.randint(0, max_token_id) % vocab_size));
+  return ids;
+}
+
+// The context of nano-vllm's benchmark, where the user names none, as far as the model has it.
+EngineConfig with_context(EngineConfig config, int context) {
+  if (config.max_model_len == 0)
+    config.max_model_len = std::min(context, read_model_config(config.model).max_position_embeddings);
+  return config;
+}
+
+void check_fits(const LLM& llm, int num_tokens) {
+  if (num_tokens > llm.max_model_len())
+    fail(ErrorKind::kConfig, "prompt and output: are up to ", num_tokens,
+         " tokens, want at most max_model_len=", llm.max_model_len(), "; make them shorter");
+}
+
+// What a run of steps read at least: the weights once a step, the keys and values of each sequence.
+class ReadBytes {
+ public:
+  explicit ReadBytes(const LLM& llm)
+      : weights_(double(llm.runner().memory_plan().step_weight_bytes)),
+        key_(double(llm.runner().memory_plan().kv_block_bytes) / llm.scheduler().blocks().block_size()) {}
+
+  void add(const StepStats& step) { total_ += weights_ + key_ * double(step.num_keys); }
+  double gigabytes() const { return total_ / 1e9; }
+
+ private:
+  double weights_, key_, total_ = 0;
+};
+
+// FNV-1a over the words of the last step's logits.
+std::string logits_hash(const LLM& llm) {
+  uint64_t hash = 0xCBF29CE484222325;
+  for (const float x : llm.runner().logits()) hash = (hash ^ std::bit_cast<uint32_t>(x)) * 0x100000001B3;
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t n = values.size();
+  return (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
+
+ordered_json describe(const LLM& llm, const BenchOptions& options, const char* what, double bandwidth) {
+  return {{"what", what},
+          {"machine", machine_name(llm.runner().num_threads(), llm.runner().ops().instruction_set)},
+          {"model", options.engine.model.string()},
+          {"seed", options.seed},
+          {"read_bandwidth_gb_per_s", bandwidth}};
+}
+
+// "  output            4,293.1 tok/s"
+void print_row(const char* name, double value, const char* unit, const std::string& more = "") {
+  std::printf("  %-22s %12.2f %s%s\n", name, value, unit, more.c_str());
+}
+
+void print_read(double rate, double bandwidth) {
+  char share[80];
+  std::snprintf(share, sizeof share, ", %.0f %% of the %.1f that this machine reads", 100 * rate / bandwidth,
+                bandwidth);
+  print_row("read, at least", rate, "GB/s", share);
+}
+
+// A finished request: an error in the middle of a benchmark ends it.
+void check_output(const RequestOutput& output) {
+  if (!output.error.empty()) fail(ErrorKind::kDevice, "request ", output.id, ": ", output.error);
+}
+
+void warm_up(LLM& llm) {
+  llm.add_request(Prompt(std::vector<TokenId>{0}), {.temperature = 0, .max_tokens = 4, .ignore_eos = true});
+  while (llm.has_unfinished()) llm.step();
+}
+
+}  // namespace
+
+Workload make_workload(const ThroughputOptions& o, int64_t vocab_size) {
+  PythonRandom random(o.seed);
+  Workload work;
+  for (int i = 0; i < o.num_prompts; ++i) {
+    const int length = random.randint(o.min_input_len, o.max_input_len);
+    work.prompts.push_back(random_ids(random, length, o.max_token_id, vocab_size));
+  }
+  for (int i = 0; i < o.num_prompts; ++i)
+    work.output_lens.push_back(random.randint(o.min_output_len, o.max_output_len));
+  return work;
+}
+
+int run_throughput(const ThroughputOptions& options) {
+  check(options);
+  LLM llm(with_context(options.engine, 4096));
+  check_fits(llm, options.max_input_len + options.max_output_len);
+  const Workload work = make_workload(options, llm.model_config().vocab_size);
+  const double bandwidth = median(read_bandwidth(llm.runner().num_threads()));
+  warm_up(llm);
+
+  const Clock::time_point start = Clock::now();
+  for (size_t i = 0; i < work.prompts.size(); ++i)
+    llm.add_request(Prompt(work.prompts[i]), {.temperature = options.temperature,
+                                              .seed = i,
+                                              .max_tokens = work.output_lens[i],
+                                              .ignore_eos = true});
+  ReadBytes read(llm);
+  int64_t prompt_tokens = 0, output_tokens = 0, num_steps = 0;
+  for (; llm.has_unfinished(); ++num_steps) {
+    for (const RequestOutput& output : llm.step()) {
+      check_output(output);
+      if (!output.finished()) continue;
+      prompt_tokens += output.num_prompt_tokens;
+      output_tokens += output.num_output_tokens;
+    }
+    read.add(llm.last_step());
+  }
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const double output_rate = double(output_tokens) / seconds,
+               total_rate = double(prompt_tokens + output_tokens) / seconds,
+               read_rate = read.gigabytes() / seconds;
+  const int64_t preemptions = llm.scheduler().metrics().num_preemptions;
+  if (options.json) {
+    ordered_json result = describe(llm, options, "throughput", bandwidth);
+    result.update({{"num_prompts", options.num_prompts},
+                   {"prompt_tokens", prompt_tokens},
+                   {"output_tokens", output_tokens},
+                   {"seconds", seconds},
+                   {"output_tok_per_s", output_rate},
+                   {"total_tok_per_s", total_rate},
+                   {"read_gb_per_s", read_rate},
+                   {"read_bandwidth_share", read_rate / bandwidth},
+                   {"steps", num_steps},
+                   {"preemptions", preemptions},
+                   {"last_logits", logits_hash(llm)}});
+    std::cout << result.dump(2) << "\n";
+    return 0;
+  }
+  std::printf("%d prompts of %lld tokens, %lld output tokens, %lld steps, %lld preemptions\n",
+              options.num_prompts, static_cast<long long>(prompt_tokens),
+              static_cast<long long>(output_tokens), static_cast<long long>(num_steps),
+              static_cast<long long>(preemptions));
+  print_row("time", seconds, "s");
+  print_row("output", output_rate, "tok/s");
+  print_row("prompts and output", total_rate, "tok/s");
+  print_read(read_rate, bandwidth);
+  std::printf("  %-22s %s\n", "last logits", logits_hash(llm).c_str());
+  return 0;
+}
+
+int run_latency(const LatencyOptions& options) {
+  check(options);
+  LLM llm(with_context(options.engine, options.context + options.output_len));
+  check_fits(llm, options.context + options.output_len);
+  PythonRandom random(options.seed);
+  const double bandwidth = median(read_bandwidth(llm.runner().num_threads()));
+  warm_up(llm);
+
+  std::vector<double> first_token, per_token, read_rates;  // of each run, seconds and GB/s
+  for (int run = 0; run < options.runs; ++run) {           // each its own prompt: nothing is cached
+    llm.add_request(Prompt(random_ids(random, options.context, 10000, llm.model_config().vocab_size)),
+                    {.temperature = 0, .max_tokens = options.output_len, .ignore_eos = true});
+    ReadBytes read(llm);
+    RequestOutput last;
+    while (llm.has_unfinished()) {
+      for (RequestOutput& output : llm.step()) {
+        check_output(output);
+        last = std::move(output);
+      }
+      if (llm.last_step().num_prompt_tokens == 0) read.add(llm.last_step());
+    }
+    first_token.push_back(std::chrono::duration<double>(last.first_token_time - last.arrival_time).count());
+    if (options.output_len == 1) continue;
+    const double decode = std::chrono::duration<double>(last.finish_time - last.first_token_time).count();
+    per_token.push_back(decode / (options.output_len - 1));
+    read_rates.push_back(read.gigabytes() / decode);
+  }
+  const double read_rate = per_token.empty() ? 0 : median(read_rates);
+  if (options.json) {
+    ordered_json result = describe(llm, options, "latency", bandwidth);
+    result.update({{"context", options.context},
+                   {"output_len", options.output_len},
+                   {"runs", options.runs},
+                   {"time_to_first_token_s", median(first_token)},
+                   {"times_to_first_token_s", first_token}});
+    if (!per_token.empty())
+      result.update({{"time_per_output_token_s", median(per_token)},
+                     {"times_per_output_token_s", per_token},
+                     {"output_tok_per_s", 1 / median(per_token)},
+                     {"read_gb_per_s", read_rate},
+                     {"read_bandwidth_share", read_rate / bandwidth}});
+    result["last_logits"] = logits_hash(llm);
+    std::cout << result.dump(2) << "\n";
+    return 0;
+  }
+  std::printf("one request at a time, prompt of %d tokens, %d output tokens, medians of %d\n",
+              options.context, options.output_len, options.runs);
+  print_row("time to first token", 1e3 * median(first_token), "ms");
+  if (!per_token.empty()) {
+    print_row("time per output token", 1e3 * median(per_token), "ms");
+    print_row("output", 1 / median(per_token), "tok/s");
+    print_read(read_rate, bandwidth);
+  }
+  std::printf("  %-22s %s\n", "last logits", logits_hash(llm).c_str());
+  return 0;
+}
+
+}  // namespace nanovllm::cli
