@@ -6,58 +6,16 @@
 //   prefill512    one prompt of 512 tokens
 //   batch16       16 sequences together
 //
-//   bench_cpu MODEL RESULT.json --commit C [--prefix cpu] [--suffix .bf16] [--model-name "random Qwen3-0.6B bf16"]
-//
-// Each is measured several times; the file has median, lowest and highest (docs/results.md).
-#include <algorithm>
-#include <iostream>
-#include <map>
-
-#include "base/error.h"
+// See options.h for the command line. Each is measured several times; the file has median, lowest and highest
+// (docs/results.md).
 #include "llm/llm.h"
 #include "ops/cpu/kernels.h"
+#include "options.h"
 #include "report.h"
 #include "tensor/machine.h"
 
 namespace nanovllm::bench {
 namespace {
-
-struct Options {
-  std::string model, result, commit = "0000000", prefix = "cpu", suffix, model_name, command;
-};
-
-Options parse(int argc, char** argv) {
-  Options options;
-  std::vector<std::string> plain;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    options.command += " " + word;
-    const std::map<std::string, std::string*> flags{{"--commit", &options.commit},
-                                                    {"--prefix", &options.prefix},
-                                                    {"--suffix", &options.suffix},
-                                                    {"--model-name", &options.model_name}};
-    const auto flag = flags.find(word);
-    if (flag == flags.end())
-      plain.push_back(word);
-    else if (i + 1 < argc)
-      *flag->second = argv[++i];
-  }
-  if (plain.size() != 2)
-    fail(ErrorKind::kConfig, "usage: bench_cpu MODEL RESULT.json --commit C [--prefix P] ...");
-  options.model = plain[0];
-  options.result = plain[1];
-  options.command = "build/release/bench/bench_cpu " + plain[0];
-  return options;
-}
-
-std::vector<TokenId> random_prompt(int length, int64_t vocab_size, uint32_t seed) {
-  std::vector<TokenId> ids;
-  for (int i = 0; i < length; ++i) {
-    seed = seed * 1664525 + 1013904223;
-    ids.push_back(TokenId(seed % std::min<int64_t>(vocab_size, 6000)));
-  }
-  return ids;
-}
 
 // Tokens a second of each measured step.
 struct Rates {
@@ -90,15 +48,14 @@ void measure(const Options& options) {
   LLM llm({.model = options.model, .max_num_seqs = 16});
   const int threads = llm.runner().num_threads();
   report.add("cpu.read_bandwidth", read_bandwidth(threads), "GB/s");
-  const auto name = [&](const char* what) { return options.prefix + "." + what + options.suffix; };
 
   run(llm, 1, 16, 8);  // warm-up: pages of the cache and the arena
-  report.add(name("decode"), run(llm, 1, 16, 64).decode, "tok/s");
+  report.add(options.row("decode"), run(llm, 1, 16, 64).decode, "tok/s");
   std::vector<double> prefill;
-  for (int i = 0; i < 5; ++i) prefill.push_back(run(llm, 1, 512, 1).prefill[0]);
-  report.add(name("prefill512"), prefill, "tok/s");
-  report.add(name("decode1024"), run(llm, 1, 1024, 32).decode, "tok/s");
-  report.add(name("batch16"), run(llm, 16, 16, 24).decode, "tok/s");
+  for (int i = 0; i < options.runs; ++i) prefill.push_back(run(llm, 1, 512, 1).prefill[0]);
+  report.add(options.row("prefill512"), prefill, "tok/s");
+  report.add(options.row("decode1024"), run(llm, 1, 1024, 32).decode, "tok/s");
+  report.add(options.row("batch16"), run(llm, 16, 16, 24).decode, "tok/s");
   report.write(options.result, machine_name(threads, cpu::runnable_kernels().sets[0]->instruction_set),
                options.commit, options.command, options.model_name);
 }
@@ -107,6 +64,7 @@ void measure(const Options& options) {
 }  // namespace nanovllm::bench
 
 int main(int argc, char** argv) {
-  return nanovllm::bench::run_benchmark(
-      "bench_cpu", [&] { nanovllm::bench::measure(nanovllm::bench::parse(argc, argv)); });
+  return nanovllm::bench::run_benchmark("bench_cpu", [&] {
+    nanovllm::bench::measure(nanovllm::bench::parse_options("bench_cpu", argc, argv));
+  });
 }
