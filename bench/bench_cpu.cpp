@@ -32,8 +32,8 @@ Rates run(LLM& llm, int num_seqs, int prompt_length, int output_length) {
   while (llm.has_unfinished()) {
     llm.step();
     const StepStats& step = llm.last_step();
-    if (step.num_prompt_tokens > 0) {
-      prefill_tokens += step.num_prompt_tokens;
+    if (step.num_prefill_tokens > 0) {
+      prefill_tokens += step.num_prefill_tokens;
       prefill_seconds += step.seconds;
     } else if (step.num_output_tokens == num_seqs) {
       rates.decode.push_back(step.num_output_tokens / step.seconds);

@@ -51,10 +51,14 @@ EngineConfig with_context(EngineConfig config, int context) {
   return config;
 }
 
-void check_fits(const LLM& llm, int num_tokens) {
-  if (num_tokens > llm.max_model_len())
-    fail(ErrorKind::kConfig, "prompt and output: are up to ", num_tokens,
-         " tokens, want at most max_model_len=", llm.max_model_len(), "; make them shorter");
+// A sequence that does not fit would end early, and the speed would be another one's.
+void check_fits(const LLM& llm, int64_t num_tokens) {
+  const BlockManager& blocks = llm.scheduler().blocks();
+  const int64_t cache = int64_t(blocks.num_blocks()) * blocks.block_size();
+  const int64_t most = std::min<int64_t>(llm.max_model_len(), cache);
+  if (num_tokens > most)
+    fail(ErrorKind::kConfig, "prompt and output: are up to ", num_tokens, " tokens, want at most ", most,
+         ": max_model_len=", llm.max_model_len(), ", and the KV cache holds ", cache);
 }
 
 // What a run of steps read at least: the weights once a step, the keys and values of each sequence.
@@ -202,12 +206,14 @@ int run_latency(const LatencyOptions& options) {
                     {.temperature = 0, .max_tokens = options.output_len, .ignore_eos = true});
     ReadBytes read(llm);
     RequestOutput last;
+    bool decoding = false;  // the first token is out
     while (llm.has_unfinished()) {
       for (RequestOutput& output : llm.step()) {
         check_output(output);
         last = std::move(output);
       }
-      if (llm.last_step().num_prompt_tokens == 0) read.add(llm.last_step());
+      if (decoding) read.add(llm.last_step());
+      decoding = last.num_output_tokens > 0;
     }
     first_token.push_back(std::chrono::duration<double>(last.first_token_time - last.arrival_time).count());
     if (options.output_len == 1) continue;

@@ -5,7 +5,8 @@
 //                randint(100, 1024). 142,827 prompt and 133,966 output tokens
 //   latency      one request at a time: time to the first token, and per token after it
 //
-// Requests have fixed seeds, so the hash of the last logits says whether two runs computed the same, bit for bit.
+// Requests have fixed seeds, so two runs with the same options give the same hash of the last step's logits. (With other
+// limits the last step may hold other rows.)
 #pragma once
 
 #include <cstdint>

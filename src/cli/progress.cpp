@@ -12,8 +12,8 @@ Progress::Progress(size_t num_answers) : num_answers_(num_answers), shown_(isatt
 Progress::~Progress() { clear(); }
 
 void Progress::add_step(const StepStats& step) {
-  if (step.num_prompt_tokens > 0) {
-    prefill_tokens_ += step.num_prompt_tokens;
+  if (step.num_prefill_tokens > 0) {
+    prefill_tokens_ += step.num_prefill_tokens;
     prefill_seconds_ += step.seconds;
   } else {
     decode_tokens_ += step.num_output_tokens;

@@ -170,32 +170,43 @@ void BlockManager::remember_computed(Sequence& sequence) {
       block.next_in_bucket = first;
       first = known;
     }
+    int32_t& own = sequence.block_table[size_t(i)];
+    if (own != known) {
+      use(known);
+      give_up(own);
+      own = known;
+    }
     sequence.content = blocks_[size_t(known)].content;
   }
 }
 
-void BlockManager::release(Sequence& sequence) {
-  for (auto it = sequence.block_table.rbegin(); it != sequence.block_table.rend(); ++it) {
-    Block& block = blocks_[size_t(*it)];
-    if (--block.num_users > 0) continue;
-    --num_used_;
-    if (block.content == kNoContent) {
-      free_blocks_.push_back(*it);
-      continue;
-    }
-    block.older = newest_;
-    block.newer = kNone;
-    (newest_ == kNone ? oldest_ : blocks_[size_t(newest_)].newer) = *it;
-    newest_ = *it;
+void BlockManager::give_up(int32_t block) {
+  Block& b = blocks_[size_t(block)];
+  if (--b.num_users > 0) return;
+  --num_used_;
+  if (b.content == kNoContent) {
+    free_blocks_.push_back(block);
+    return;
   }
+  b.older = newest_;
+  b.newer = kNone;
+  (newest_ == kNone ? oldest_ : blocks_[size_t(newest_)].newer) = block;
+  newest_ = block;
+}
+
+void BlockManager::release(Sequence& sequence) {
+  for (auto it = sequence.block_table.rbegin(); it != sequence.block_table.rend(); ++it) give_up(*it);
   sequence.block_table.clear();
   sequence.copied_block = kNone;
 }
 
 void BlockManager::check_integrity(const std::vector<const Sequence*>& running) const {
   std::vector<int> users(blocks_.size(), 0), idle(blocks_.size(), 0), indexed(blocks_.size(), 0);
-  for (const Sequence* sequence : running)
+  for (const Sequence* sequence : running) {
     for (const int32_t block : sequence->block_table) ++users[size_t(block)];
+    for (int i = 0; i < sequence->num_remembered_blocks && !sequence->block_table.empty(); ++i)
+      ASSERT(blocks_[size_t(sequence->block_table[size_t(i)])].content != kNoContent);
+  }
   for (const int32_t block : free_blocks_) {
     ++idle[size_t(block)];
     ASSERT(blocks_[size_t(block)].content == kNoContent);

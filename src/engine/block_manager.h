@@ -15,7 +15,8 @@
 //
 //   - num_users is the number of block tables that hold the block; a cached or free block is in none;
 //   - a block is in the index exactly if it has a content, and no two blocks have the same;
-//   - a block with a content is full: all its tokens were computed.
+//   - a block with a content is full: all its tokens were computed. With caching on, so have all full blocks of a
+//     sequence: what is computed twice is kept once.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +58,8 @@ class BlockManager {
   // Room for one token more than are computed, in a block of its own: where others use it too, a new one takes its
   // place, to be copied before the step. False: there is no block.
   bool grow(Sequence& sequence);
-  // Makes the blocks that have become full known to the sequences that come later.
+  // Makes the blocks that have become full known to the sequences that come later. Where another block is known to hold
+  // the same, the sequence uses that one from now on and gives up its own: equal content means equal bits.
   void remember_computed(Sequence& sequence);
   // Gives all its blocks back; those with contents stay cached, the end of the sequence to go first.
   void release(Sequence& sequence);
@@ -85,8 +87,9 @@ class BlockManager {
   // Cached or used blocks that hold the sequence's first tokens; at most those before its last token.
   template <class Visit>
   void visit_prefix(const Sequence& sequence, Visit&& visit) const;
-  int32_t take();           // a free block, else the cached one used longest ago
-  void use(int32_t block);  // one user more
+  int32_t take();               // a free block, else the cached one used longest ago
+  void use(int32_t block);      // one user more
+  void give_up(int32_t block);  // one user less
   void unlink_cached(int32_t block);
   void forget(int32_t block);  // its content
 

@@ -1,5 +1,6 @@
 // What the engine counts while it runs, for whoever shows it. Plain numbers, written by the scheduler between steps;
-// names and units as vLLM's metrics.
+// names and units as vLLM's metrics. Prompts, their look-ups and their time in the queue count once a request; tokens,
+// ends and the other times once for each of its completions.
 #pragma once
 
 #include <array>

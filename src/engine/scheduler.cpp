@@ -27,6 +27,7 @@ Scheduler::Scheduler(const SchedulerLimits& limits, std::vector<TokenId> eos_tok
     : limits_(limits),
       eos_token_ids_(std::move(eos_token_ids)),
       blocks_(limits.num_blocks, limits.block_size, limits.prefix_caching) {
+  running_.reserve(size_t(std::max(0, limits.max_num_seqs)));
   ASSERT(limits.max_num_seqs >= 1 && limits.max_num_batched_tokens >= limits.max_num_seqs);
 }
 
@@ -43,12 +44,13 @@ void Scheduler::add(std::unique_ptr<Sequence> sequence) {
   // A sequence that reaches the end of the context or of the cache stops there, with reason "length".
   const int64_t wanted = int64_t(prompt) + sequence->params.max_tokens;
   sequence->max_len = int(std::min({wanted, int64_t(limits_.max_model_len), cache}));
-  const int n = sequence->params.n;
-  for (int i = 0; i < n; ++i) {
-    auto completion = i + 1 < n ? std::make_unique<Sequence>(*sequence) : std::move(sequence);
-    completion->sample_index = i;
-    completion->arrival = next_arrival_++;
-    wait(std::move(completion));
+  std::vector<std::unique_ptr<Sequence>> completions;
+  for (int i = 1; i < sequence->params.n; ++i) completions.push_back(std::make_unique<Sequence>(*sequence));
+  completions.insert(completions.begin(), std::move(sequence));
+  for (size_t i = 0; i < completions.size(); ++i) {
+    completions[i]->sample_index = int(i);
+    completions[i]->arrival = next_arrival_++;
+    wait(std::move(completions[i]));
   }
 }
 
@@ -58,7 +60,6 @@ void Scheduler::wait(std::unique_ptr<Sequence> sequence) {
 }
 
 void Scheduler::begin(Sequence& sequence) {
-  sequence.token_ids.reserve(size_t(sequence.max_len));  // no step allocates
   sequence.admission_time = Clock::now();
   if (sequence.sample_index > 0) return;  // what follows counts requests
   if (limits_.prefix_caching == PrefixCaching::kOn)
@@ -70,6 +71,8 @@ void Scheduler::begin(Sequence& sequence) {
 void Scheduler::admit() {
   while (!waiting_.empty() && num_running() < limits_.max_num_seqs) {
     Sequence& sequence = *waiting_.front();
+    if (sequence.ended_before_preemption == num_ended_) return;
+    sequence.token_ids.reserve(size_t(sequence.max_len));  // no step allocates
     const auto place = std::upper_bound(running_.begin(), running_.end(), waiting_.front(), goes_before);
     const Sequence* before = place == running_.begin() ? nullptr : place[-1].get();
     const bool first_admission = sequence.admission_time == Clock::time_point{};
@@ -94,6 +97,7 @@ void Scheduler::preempt_last() {
   sequence.num_computed_tokens = 0;
   sequence.shares_prompt = false;
   ++sequence.num_preemptions;
+  sequence.ended_before_preemption = num_ended_;
   ++metrics_.num_preemptions;
   wait(std::move(running_.back()));
   running_.pop_back();
@@ -207,6 +211,7 @@ void Scheduler::remove_finished() {
     if (seq->finished()) {
       const FinishReason reason = seq->finish_reason;
       finish(std::move(seq), reason);
+      ++num_ended_;
     } else {
       std::swap(running_[kept++], seq);
     }
@@ -237,7 +242,9 @@ bool Scheduler::abort(RequestId id) {
     }
     sequences.erase(first, last);
   };
+  const size_t num_running = running_.size();
   remove_from(running_);
+  num_ended_ += int64_t(num_running - running_.size());
   remove_from(waiting_);
   return found;
 }

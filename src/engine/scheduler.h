@@ -7,8 +7,9 @@
 // Sequences go in the order of their priority, then of their arrival, running and waiting alike; first and last below
 // are meant so. A sequence is admitted when there are blocks for all its tokens, and takes more as it grows. When none
 // is left, the last is preempted: its blocks go, it waits at its place in the queue (before all that never ran, if
-// priorities are equal), and nothing is admitted in that step. So the first always progresses. What is preempted comes
-// back only when one before it has gone: among equal priorities, each is preempted less than max_num_seqs times.
+// priorities are equal), nothing is admitted in that step, and it comes back only when one that ran has ended. So the
+// first always progresses, and each is preempted at most once for every one that goes before it: less than max_num_seqs
+// times, and once more for each that came later and is more urgent.
 //
 // The completions of one request are neighbours in that order. Those admitted while the first of them still computes
 // the prompt wait for it; then they use its blocks, and each takes its first token from the same row of logits. One
@@ -93,6 +94,7 @@ class Scheduler {
   BlockManager blocks_;
   std::deque<std::unique_ptr<Sequence>> waiting_;  // these two: the first one first
   std::vector<std::unique_ptr<Sequence>> running_;
+  int64_t num_ended_ = 0;  // of those that ran
   uint64_t next_arrival_ = 0;
   std::vector<Sequence*> scheduled_;  // of the step in hand, in the batch's order
   std::vector<const Sequence*> progressed_;

@@ -25,7 +25,7 @@ enum class FinishReason {
   kStop,    // EOS or one of stop_token_ids
   kLength,  // max_tokens, the model's context or the cache is used up
   kAbort,   // the caller's wish
-  kError,   // logits that are not numbers
+  kError,   // logits that are not numbers, or a step that could not be run
 };
 inline constexpr size_t kNumFinishReasons = 5;
 
@@ -51,6 +51,8 @@ struct Sequence {
   int num_scheduled_tokens = 0;  // in the step in hand
   int num_cached_tokens = 0;     // of the prompt, found in the prefix cache when it was first admitted
   int num_preemptions = 0;
+  int64_t ended_before_preemption =
+      -1;  // sequences that ran and had ended when it was preempted last; -1: it was not
   bool shares_prompt =
       false;               // a sequence of the same request, just before it, is computing the prompt for both
   std::string cache_salt;  // only requests of the same salt share cached blocks

@@ -37,7 +37,7 @@ std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& folder) {
 
 std::pair<RequestId, int> key_of(const Sequence& sequence) { return {sequence.id, sequence.sample_index}; }
 
-int num_prompt_tokens(const Batch& batch) {
+int num_prefill_tokens(const Batch& batch) {
   int total = 0;
   for (size_t i = 0; i < size_t(batch.num_seqs()); ++i) {
     const int num_tokens = batch.cu_seqlens_q[i + 1] - batch.cu_seqlens_q[i];
@@ -110,20 +110,23 @@ RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
     if (id < 0 || id >= model_config_.vocab_size)
       fail(ErrorKind::kRequest, "prompt: has token id ", id, ", want ids from 0 to ",
            model_config_.vocab_size - 1);
-  sequence->id = next_id_;
+  const RequestId id = next_id_++;
+  sequence->id = id;
   sequence->params = params;
   sequence->seed = params.seed ? *params.seed : random_seed();
   sequence->cache_salt = prompt.cache_salt;
   sequence->priority = prompt.priority;
   sequence->num_prompt_tokens = sequence->num_tokens();
   sequence->arrival_time = Clock::now();
-  scheduler_->add(std::move(sequence));
 
+  std::map<StreamKey, Stream> streams;  // all or nothing: a request that waits has its streams
   for (int i = 0; i < params.n; ++i) {
-    Stream& stream = streams_[{next_id_, i}];
+    Stream& stream = streams[{id, i}];
     if (tokenizer_) stream.detokenizer.emplace(*tokenizer_, SpecialText::kSkip);
   }
-  return next_id_++;
+  scheduler_->add(std::move(sequence));
+  streams_.merge(streams);
+  return id;
 }
 
 bool LLM::abort(RequestId id) { return scheduler_->abort(id); }
@@ -155,16 +158,16 @@ RequestOutput LLM::make_output(const Sequence& sequence, Stream& stream) const {
 
 std::vector<RequestOutput> LLM::step() {
   const Clock::time_point start = Clock::now();
-  const Batch& batch = scheduler_->schedule();
-  if (batch.num_tokens() > 0) {
-    try {
-      scheduler_->update(runner_->run(batch));
-    } catch (const std::exception& error) {
-      scheduler_->fail_step(error.what());
-      throw;
-    }
+  const Batch* scheduled = nullptr;
+  try {
+    scheduled = &scheduler_->schedule();
+    if (scheduled->num_tokens() > 0) scheduler_->update(runner_->run(*scheduled));
+  } catch (const std::exception& error) {
+    scheduler_->fail_step(error.what());
+    throw;
   }
 
+  const Batch& batch = *scheduled;
   std::vector<RequestOutput> outputs;
   if (batch.num_tokens() > 0)
     for (const Sequence* sequence : scheduler_->progressed())
@@ -173,7 +176,7 @@ std::vector<RequestOutput> LLM::step() {
     outputs.push_back(make_output(*sequence, streams_.at(key_of(*sequence))));
     streams_.erase(key_of(*sequence));
   }
-  last_step_ = {.num_prompt_tokens = num_prompt_tokens(batch),
+  last_step_ = {.num_prefill_tokens = num_prefill_tokens(batch),
                 .num_output_tokens = batch.num_sampled(),
                 .num_keys = std::accumulate(batch.seq_lens.begin(), batch.seq_lens.end(), int64_t{0}),
                 .seconds = std::chrono::duration<double>(Clock::now() - start).count()};

@@ -79,7 +79,7 @@ struct Completion {
 
 // What a step did, for progress displays.
 struct StepStats {
-  int num_prompt_tokens = 0;  // of sequences with more than one token in the step
+  int num_prefill_tokens = 0;  // of sequences that computed more than one
   int num_output_tokens = 0;
   int64_t num_keys = 0;  // that were attended to, each sequence's once
   double seconds = 0;

@@ -2,8 +2,8 @@
 //
 //   slot = block · block_size + offset; the key and value of token t go to slot_mapping[t]; −1 writes nothing
 //
-// The layout in memory is the backend's own; only store_kv and attention know it, and that a block is one stretch of
-// kv_block_bytes. Kwon et al. 2023, arXiv:2309.06180.
+// The layout in memory is the backend's own; only store_kv, copy_blocks and attention know it. Kwon et al. 2023,
+// arXiv:2309.06180.
 #pragma once
 
 #include <span>

@@ -445,7 +445,7 @@ class Bench(Program):
     def test_wrong_numbers_are_named(self):
         for arguments, text in ((("throughput", DEMO, "--num-prompts", "0"), "--num-prompts: is 0, want 1 to"),
                                 (("throughput", DEMO, "--max-input-len", "50"), "--max-input-len: is 50, want 100 to"),
-                                (("throughput", DEMO, "--max-output-len", "2000"), "are up to 3024 tokens, want at most"),
+                                (("throughput", DEMO, "--max-output-len", "2000"), "are up to 3024 tokens, want at most 2048"),
                                 (("latency", DEMO, "--context", "3000"), "are up to 3128 tokens, want at most"),
                                 (("latency", DEMO, "--runs", "-1"), "--runs: is -1, want 1 to")):
             self.expect_error(run("bench", *arguments), text)

@@ -237,6 +237,9 @@ TEST(BlockManager, TheSameComputedTwiceIsOneContent) {
   compute_all(blocks, a);
   compute_all(blocks, b);
   blocks.check_integrity({&a, &b});
+  EXPECT_EQ(b.block_table[0], a.block_table[0]);
+  EXPECT_EQ(b.block_table[1], a.block_table[1]);
+  EXPECT_EQ(blocks.num_free_blocks(), 10 - 2 - 1 - 2) << "b's own copies were given up";
   blocks.release(a);
   blocks.release(b);
   blocks.check_integrity({});

@@ -113,6 +113,8 @@ class Workload {
   void abort(RequestId id) {
     const bool is_live =
         std::any_of(live_.begin(), live_.end(), [&](const Sequence* s) { return s->id == id; });
+    const std::vector<const Sequence*> ran = running();
+    ran_ = {ran.begin(), ran.end()};
     EXPECT_EQ(scheduler_.abort(id), is_live);
     if (is_live) aborted_.insert(id);
     scheduler_.check_integrity();
@@ -127,6 +129,8 @@ class Workload {
     check_admission(ran);
     check_shares(batch);
     check_batch(batch);
+    const std::vector<const Sequence*> run_now = running();
+    ran_ = {run_now.begin(), run_now.end()};
     std::vector<const Sequence*> sampled;
     for (const Sequence* seq : live_)
       if (seq->num_scheduled_tokens > 0 && seq->num_scheduled_tokens == seq->num_uncomputed_tokens()) {
@@ -192,7 +196,8 @@ class Workload {
     EXPECT_LE(scheduler_.num_running(), limits_.max_num_seqs);
     if (first_waiting == live_.end()) return;
     ++tally_.waits;
-    EXPECT_TRUE(preempted > 0 || scheduler_.num_running() == limits_.max_num_seqs ||
+    const bool none_has_ended = (*first_waiting)->ended_before_preemption == num_ended_;
+    EXPECT_TRUE(preempted > 0 || none_has_ended || scheduler_.num_running() == limits_.max_num_seqs ||
                 !scheduler_.blocks().can_allocate(**first_waiting))
         << "waits for nothing";
   }
@@ -254,6 +259,7 @@ class Workload {
 
   void take_finished() {
     for (const auto& seq : scheduler_.take_finished()) {
+      num_ended_ += ran_.contains(seq.get());
       EXPECT_EQ(std::erase(live_, seq.get()), 1u);
       EXPECT_TRUE(seq->block_table.empty());
       EXPECT_TRUE(!equal_priorities_ || seq->num_preemptions < limits_.max_num_seqs);
@@ -284,6 +290,8 @@ class Workload {
   bool equal_priorities_;
   size_t next_ = 0;
   std::vector<const Sequence*> live_;  // by priority, then arrival
+  std::set<const Sequence*> ran_;      // what runs
+  int64_t num_ended_ = 0;
   int64_t prompt_tokens_ = 0, generation_tokens_ = 0;
   std::set<RequestId> aborted_;
 };

@@ -133,7 +133,7 @@ TEST(Completions, APromptIsComputedOnceAndCountedOnce) {
   LLM llm(config);
   llm.add_request(Prompt(std::vector<TokenId>(100, 5)), {.n = 8, .max_tokens = 5, .ignore_eos = true});
   llm.step();
-  EXPECT_EQ(llm.last_step().num_prompt_tokens, 100);
+  EXPECT_EQ(llm.last_step().num_prefill_tokens, 100);
   EXPECT_EQ(llm.last_step().num_output_tokens, 8);
   const int used = llm.scheduler().blocks().num_blocks() - llm.scheduler().blocks().num_free_blocks();
   EXPECT_EQ(used, 7);

@@ -115,29 +115,34 @@ TEST_P(StoreKvTest, BytesOfABlock) {
   EXPECT_EQ(kv_block_bytes(ctx.ops, DType::kF32, 5, 2, 64), 16u * 2 * 64 * 4);  // as positions do
 }
 
-// All layers, keys and values, in the order given; nothing else changes.
+// A copied block is what storing its tokens there would have made of it, in all layers, keys and values, one copy after
+// the other; nothing else changes.
 TEST_P(StoreKvTest, CopiesBlocks) {
-  for (const int block_size : {16, 5}) {
-    const AttentionShape shape{2, 2, 24, block_size};
-    const AttentionSequence sequence(shape, 3 * block_size, 7);
-    PagedCache first(ctx, shape, 5, 1), second(ctx, shape, 5, 2);
-    first.store({&sequence, 0, 3 * block_size});
-    second.store({&sequence, 0, 3 * block_size});
+  for (const AttentionShape& shape :
+       {AttentionShape{2, 2, 24, 16}, AttentionShape{2, 2, 64, 32}, AttentionShape{3, 3, 20, 5}}) {
+    const AttentionSequence a(shape, shape.block_size, 7), b(shape, shape.block_size, 8);
+    const auto store = [&](PagedCache& cache, const AttentionSequence& sequence, int block) {
+      Ints slots({shape.block_size});
+      for (int t = 0; t < shape.block_size; ++t) slots[size_t(t)] = block * shape.block_size + t;
+      store_kv(ctx, {.cache = cache.layer(), .k = sequence.k, .v = sequence.v, .slot_mapping = slots});
+    };
+    PagedCache first(ctx, shape, 6), second(ctx, shape, 6), want_first(ctx, shape, 6),
+        want_second(ctx, shape, 6);
+    store(first, a, 0);
+    store(first, b, 4);
+    store(second, b, 0);
+    store(second, a, 4);
     const std::vector<KvLayer> layers{first.layer(), second.layer()};
-    std::vector<std::vector<std::byte>> want{first.bytes(), second.bytes()};
-    const size_t bytes = want[0].size() / 10;  // of a block's keys
-    const std::vector<std::pair<size_t, size_t>> copies{{0, 3}, {4, 0}, {3, 1}};
     Ints pairs({3, 2});
-    for (size_t i = 0; i < 3; ++i) {
-      pairs[2 * i] = int32_t(copies[i].first);
-      pairs[2 * i + 1] = int32_t(copies[i].second);
-      for (auto& cache : want)
-        for (const size_t half : {size_t{0}, cache.size() / 2})
-          std::memcpy(&cache[half + copies[i].second * bytes], &cache[half + copies[i].first * bytes], bytes);
-    }
+    const std::vector<int32_t> copies{0, 3, 4, 0, 3, 1};
+    std::copy(copies.begin(), copies.end(), pairs.data());
     copy_blocks(ctx, {.layers = layers, .block_copies = pairs});
-    EXPECT_EQ(first.bytes(), want[0]);
-    EXPECT_EQ(second.bytes(), want[1]);
+    for (const int block : {3, 1}) store(want_first, a, block);
+    for (const int block : {4, 0}) store(want_first, b, block);
+    for (const int block : {3, 1}) store(want_second, b, block);
+    for (const int block : {4, 0}) store(want_second, a, block);
+    EXPECT_EQ(first.bytes(), want_first.bytes());
+    EXPECT_EQ(second.bytes(), want_second.bytes());
   }
 }
 

@@ -3,13 +3,13 @@
 //   keys    [num_blocks][num_kv_heads][groups][head_dim][16]                    lane = position: no sum over lanes
 //   values  [num_blocks][num_kv_heads][16 groups][head_dim rounded up to 16]    lane = dimension
 //
-// groups = block_size / 16. Other sizes than multiples of 16 are for studies of the cache: rounded up, and slower.
+// groups = block_size / 16, rounded up: sizes that are no multiples of 16 are for studies of the cache, larger and
+// slower.
 //
 // A task is one kv head of one sequence and a few of its query rows (token by token, heads of the group
 // inside): they share one pass over keys and values. Who runs a task, and which rows share one, changes no
 // bit of a row.
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
@@ -108,11 +108,15 @@ void store_kv(Context& ctx, const StoreKvArgs& a) {
 void copy_blocks(Context&, const CopyBlocksArgs& a) {
   const int32_t* pairs = a.block_copies.ptr<int32_t>();
   for (const KvLayer& layer : a.layers) {
-    const size_t bytes = kv_block_bytes(layer.dtype, layer.block_size, layer.num_kv_heads, layer.head_dim);
-    for (void* cache : {layer.k, layer.v})
-      for (int64_t i = 0; i < a.block_copies.shape[0]; ++i)
-        std::memcpy(static_cast<std::byte*>(cache) + size_t(pairs[2 * i + 1]) * bytes,
-                    static_cast<const std::byte*>(cache) + size_t(pairs[2 * i]) * bytes, bytes);
+    const CacheStrides strides = strides_of(layer);
+    const auto copy = [](void* cache, int64_t from, int64_t to, int64_t block) {
+      float* data = static_cast<float*>(cache);
+      std::copy(data + from * block, data + (from + 1) * block, data + to * block);
+    };
+    for (int64_t i = 0; i < a.block_copies.shape[0]; ++i) {
+      copy(layer.k, pairs[2 * i], pairs[2 * i + 1], strides.k_block);
+      copy(layer.v, pairs[2 * i], pairs[2 * i + 1], strides.v_block);
+    }
   }
 }
 
