@@ -95,8 +95,9 @@ class Workload {
       for (const auto& added : scheduler_.waiting())
         if (added->id == id) live_.push_back(added.get());
       const size_t arrived = live_.size();
-      std::stable_sort(live_.begin(), live_.end(),
-                       [](const Sequence* a, const Sequence* b) { return a->priority < b->priority; });
+      std::sort(live_.begin(), live_.end(), [](const Sequence* a, const Sequence* b) {
+        return std::pair(a->priority, a->arrival) < std::pair(b->priority, b->arrival);
+      });
       tally_.overtakers += live_.back()->id != id;
       EXPECT_EQ(arrived, size_t(scheduler_.num_running() + scheduler_.num_waiting()));
       return;
