@@ -44,7 +44,7 @@ std::vector<TokenId> random_ids(PythonRandom& random, int count, int max_token_i
   return ids;
 }
 
-// The context of nano-vllm's benchmark, where the user names none, as far as the model has it.
+// Where the user names no max_model_len: what the benchmark needs, as far as the model has it.
 EngineConfig with_context(EngineConfig config, int context) {
   if (config.max_model_len == 0)
     config.max_model_len = std::min(context, read_model_config(config.model).max_position_embeddings);
@@ -98,7 +98,6 @@ ordered_json describe(const LLM& llm, const BenchOptions& options, const char* w
           {"read_bandwidth_gb_per_s", bandwidth}};
 }
 
-// "  output            4,293.1 tok/s"
 void print_row(const char* name, double value, const char* unit, const std::string& more = "") {
   std::printf("  %-22s %12.2f %s%s\n", name, value, unit, more.c_str());
 }
@@ -110,7 +109,7 @@ void print_read(double rate, double bandwidth) {
   print_row("read, at least", rate, "GB/s", share);
 }
 
-// A finished request: an error in the middle of a benchmark ends it.
+// An error of one request ends the benchmark: the rest would be another workload.
 void check_output(const RequestOutput& output) {
   if (!output.error.empty()) fail(ErrorKind::kDevice, "request ", output.id, ": ", output.error);
 }

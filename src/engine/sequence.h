@@ -51,11 +51,11 @@ struct Sequence {
   int num_scheduled_tokens = 0;  // in the step in hand
   int num_cached_tokens = 0;     // of the prompt, found in the prefix cache when it was first admitted
   int num_preemptions = 0;
-  int64_t ended_before_preemption =
-      -1;  // sequences that ran and had ended when it was preempted last; -1: it was not
-  bool shares_prompt =
-      false;               // a sequence of the same request, just before it, is computing the prompt for both
-  std::string cache_salt;  // only requests of the same salt share cached blocks
+  // How many that ran had ended when it was preempted last; -1: it was not.
+  int64_t ended_before_preemption = -1;
+  // The sequence before it, of the same request, is computing the prompt for both.
+  bool shares_prompt = false;
+  std::string cache_salt;            // only requests of the same salt share cached blocks
   std::vector<int32_t> block_table;  // physical block of each logical block
   int32_t copied_block = -1;         // before the step, the block it writes first is filled from this one
   int num_remembered_blocks = 0;     // that the block manager knows the contents of

@@ -11,8 +11,8 @@ namespace nanovllm {
 
 struct MemoryPlan {
   size_t weight_bytes = 0;  // parameters and the rope table
-  size_t step_weight_bytes =
-      0;  // that every step reads: parameters, but of an embedding that is no head only rows
+  // What every step reads of them: the parameters, but only rows of an embedding that is not the head too.
+  size_t step_weight_bytes = 0;
   size_t activation_bytes = 0;  // the arena: the largest step
   size_t kv_block_bytes = 0;    // keys and values of one block, all layers
   int num_blocks = 0;

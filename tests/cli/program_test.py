@@ -428,7 +428,7 @@ class Bench(Program):
             self.assertGreater(result["read_bandwidth_share"], 0)
         self.assertLess(together["steps"], apart["steps"])
         self.assertNotEqual(other["last_logits"], apart["last_logits"])
-        # The last step of both is the end of the longest answer if that is the last prompt's; so compare one prompt.
+        # With several prompts the last step may hold other rows: one prompt, in one step and in chunks.
         one = ("throughput", DEMO, "--num-prompts", "1", "--max-output-len", "100", "--min-input-len", "40",
                "--max-input-len", "60")
         chunks = ("--max-num-batched-tokens", "7", "--max-num-seqs", "1", "--kvcache-block-size", "8")

@@ -132,12 +132,16 @@ TEST(BlockManager, HitsInUseNeedNoFreeBlock) {
 }
 
 // The same tokens behind other tokens are another content.
+void compute_and_share(BlockManager& blocks, Sequence& first, Sequence& second) {
+  blocks.allocate(first);
+  compute_all(blocks, first);
+  blocks.share(first, second);
+}
+
 TEST(BlockManager, WhoGoesOnInASharedBlockGetsACopy) {
   BlockManager blocks(4, 4);
   Sequence a = sequence_of(ids(6)), b = sequence_of(ids(6));
-  blocks.allocate(a);
-  compute_all(blocks, a);
-  blocks.share(a, b);
+  compute_and_share(blocks, a, b);
   EXPECT_EQ(b.block_table, a.block_table);
   EXPECT_EQ(b.num_computed_tokens, 6);
   EXPECT_EQ(blocks.num_free_blocks(), 2);
@@ -162,9 +166,7 @@ TEST(BlockManager, WhoGoesOnInASharedBlockGetsACopy) {
 TEST(BlockManager, WithoutAFreeBlockThereIsNoCopy) {
   BlockManager blocks(2, 4);
   Sequence a = sequence_of(ids(6)), b = sequence_of(ids(6));
-  blocks.allocate(a);
-  compute_all(blocks, a);
-  blocks.share(a, b);
+  compute_and_share(blocks, a, b);
   EXPECT_FALSE(blocks.grow(a));
   EXPECT_EQ(a.block_table, b.block_table);
   EXPECT_EQ(a.copied_block, -1);

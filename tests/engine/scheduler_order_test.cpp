@@ -254,5 +254,33 @@ TEST(Priority, ThePreemptedWaitsAtItsPlace) {
   EXPECT_EQ(waiting, (Ids{3, 2, 4}));
 }
 
+// Two equal prompts are computed at once and then kept once, so there is room again although nobody has ended: the
+// preempted one waits all the same, or it could be preempted again and again.
+TEST(Preemption, TheNextTurnIsWhenOneThatRanHasEnded) {
+  SchedulerLimits tight = limits(4, 8, 20);
+  tight.block_size = 1;
+  tight.prefix_caching = PrefixCaching::kOn;
+  Scheduler scheduler(tight, {});
+  add(scheduler, 1, 1, {.max_tokens = 6});
+  step(scheduler);
+  for (const RequestId id : {2, 3}) scheduler.add(make_sequence(id, ids(8, 50), {.max_tokens = 30}));
+  add(scheduler, 4, 2, {.max_tokens = 3});
+  step(scheduler);  // all run, and every block is taken
+  EXPECT_EQ(scheduler.num_running(), 4);
+  EXPECT_EQ(scheduler.blocks().num_free_blocks(), 0);
+  step(scheduler);
+  ASSERT_EQ(scheduler.num_waiting(), 1);
+  EXPECT_EQ(scheduler.waiting()[0]->num_preemptions, 1);
+  step(scheduler);
+  ASSERT_EQ(scheduler.num_waiting(), 1);
+  EXPECT_TRUE(scheduler.blocks().can_allocate(*scheduler.waiting()[0]));
+  while (scheduler.take_finished().empty()) {
+    EXPECT_EQ(scheduler.num_waiting(), 1);
+    step(scheduler);
+  }
+  step(scheduler);
+  EXPECT_EQ(scheduler.num_waiting(), 0);
+}
+
 }  // namespace
 }  // namespace nanovllm
