@@ -118,14 +118,14 @@ const SamplingParams kGreedy{.temperature = 0, .max_tokens = 5},
 // Greedy and sampled, one completion and several, short and long; half of them begin alike.
 std::vector<Request> crowd() {
   std::mt19937 random(1);
-  const std::vector<TokenId> text = random_ids(random, 80);
+  const std::vector<TokenId> text = random_ids(random, 60);
   std::vector<Request> requests;
   for (RequestId id = 0; id < 64; ++id) {
-    std::vector<TokenId> prompt = random_ids(random, 1 + int(random() % 40));
-    if (id % 2 == 1) prompt.insert(prompt.begin(), text.begin(), text.begin() + int(random() % 80));
+    std::vector<TokenId> prompt = random_ids(random, 1 + int(random() % 20));
+    if (id % 2 == 1) prompt.insert(prompt.begin(), text.begin(), text.begin() + int(random() % 60));
     SamplingParams params = id % 4 < 2 ? kGreedy : kSampled;
     params.n = id % 8 == 2 ? 3 : 1;
-    params.max_tokens += id % 16 == 5 ? 30 : 0;
+    params.max_tokens += id % 8 == 5 ? 40 : 0;
     requests.push_back(request(id, std::move(prompt), params));
   }
   return requests;
@@ -177,7 +177,7 @@ TEST(SameBits, ACrowdOf64HoweverItIsRun) {
 
 TEST(SameBits, PreemptedOnceTwiceAndBeforeTheFirstToken) {
   for (const PrefixCaching caching : {PrefixCaching::kOn, PrefixCaching::kOff}) {
-    Engine engine({.max_num_seqs = 8, .max_num_batched_tokens = 12, .num_tokens = 208, .caching = caching});
+    Engine engine({.max_num_seqs = 12, .max_num_batched_tokens = 16, .num_tokens = 160, .caching = caching});
     Answers got;
     engine.run(crowd(), got);
     expect_same(got, crowd_alone());
