@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -75,13 +76,35 @@ class ReadBytes {
   double weights_, key_, total_ = 0;
 };
 
-// FNV-1a over the words of the last step's logits.
+// FNV-1a over 32-bit words.
+class Hash {
+ public:
+  void add(uint32_t word) { state_ = (state_ ^ word) * 0x100000001B3; }
+  std::string hex() const {
+    char text[17];
+    std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(state_));
+    return text;
+  }
+
+ private:
+  uint64_t state_ = 0xCBF29CE484222325;
+};
+
+// Of the last step; which rows that step had depends on the batches.
 std::string logits_hash(const LLM& llm) {
-  uint64_t hash = 0xCBF29CE484222325;
-  for (const float x : llm.runner().logits()) hash = (hash ^ std::bit_cast<uint32_t>(x)) * 0x100000001B3;
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
+  Hash hash;
+  for (const float x : llm.runner().logits()) hash.add(std::bit_cast<uint32_t>(x));
+  return hash.hex();
+}
+
+// Of all requests' output tokens, in the order of the requests: the same however they are run.
+std::string answers_hash(const std::map<RequestId, std::vector<TokenId>>& answers) {
+  Hash hash;
+  for (const auto& [id, token_ids] : answers) {
+    hash.add(uint32_t(token_ids.size()));
+    for (const TokenId token : token_ids) hash.add(uint32_t(token));
+  }
+  return hash.hex();
 }
 
 double median(std::vector<double> values) {
@@ -148,10 +171,13 @@ int run_throughput(const ThroughputOptions& options) {
                                               .max_tokens = work.output_lens[i],
                                               .ignore_eos = true});
   ReadBytes read(llm);
+  std::map<RequestId, std::vector<TokenId>> answers;
   int64_t prompt_tokens = 0, output_tokens = 0, num_steps = 0;
   for (; llm.has_unfinished(); ++num_steps) {
     for (const RequestOutput& output : llm.step()) {
       check_output(output);
+      std::vector<TokenId>& answer = answers[output.id];
+      answer.insert(answer.end(), output.token_ids.begin(), output.token_ids.end());
       if (!output.finished()) continue;
       prompt_tokens += output.num_prompt_tokens;
       output_tokens += output.num_output_tokens;
@@ -175,6 +201,7 @@ int run_throughput(const ThroughputOptions& options) {
                    {"read_bandwidth_share", read_rate / bandwidth},
                    {"steps", num_steps},
                    {"preemptions", preemptions},
+                   {"answers", answers_hash(answers)},
                    {"last_logits", logits_hash(llm)}});
     std::cout << result.dump(2) << "\n";
     return 0;
@@ -187,6 +214,7 @@ int run_throughput(const ThroughputOptions& options) {
   print_row("output", output_rate, "tok/s");
   print_row("prompts and output", total_rate, "tok/s");
   print_read(read_rate, bandwidth);
+  std::printf("  %-22s %s\n", "answers", answers_hash(answers).c_str());
   std::printf("  %-22s %s\n", "last logits", logits_hash(llm).c_str());
   return 0;
 }

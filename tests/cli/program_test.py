@@ -427,6 +427,8 @@ class Bench(Program):
             self.assertAlmostEqual(result["output_tok_per_s"], result["output_tokens"] / result["seconds"], places=3)
             self.assertGreater(result["read_bandwidth_share"], 0)
         self.assertLess(together["steps"], apart["steps"])
+        self.assertEqual(together["answers"], apart["answers"])
+        self.assertNotEqual(other["answers"], apart["answers"])
         self.assertNotEqual(other["last_logits"], apart["last_logits"])
         # With several prompts the last step may hold other rows: one prompt, in one step and in chunks.
         one = ("throughput", DEMO, "--num-prompts", "1", "--max-output-len", "100", "--min-input-len", "40",

@@ -24,14 +24,15 @@ inline uint64_t fake_entry(uint64_t before, TokenId token, int position) {
 }
 
 struct FakeRow {
-  float temperature, top_p;
-  int top_k;
-  uint64_t seed;
-  int position, sample_index;
+  float temperature = 0, top_p = 1;
+  int top_k = 0;
+  uint64_t seed = 0;
+  int position = 0, sample_index = 0;
 };
 
-// hidden: of all entries that the row sees. Now and then no number, so negative.
-inline TokenId fake_sample(uint64_t hidden, const FakeRow& row) {
+// hidden: of all entries that the row sees. Now and then no number, so negative. Greedy rows draw nothing.
+inline TokenId fake_sample(uint64_t hidden, FakeRow row) {
+  if (row.temperature == 0) row = {.temperature = 0, .position = row.position};
   uint64_t h = mix(hidden ^ std::bit_cast<uint32_t>(row.temperature));
   h = mix(h ^ std::bit_cast<uint32_t>(row.top_p)) ^ mix(row.seed);
   h = mix(h ^ (uint64_t(row.top_k) << 40 | uint64_t(row.sample_index) << 32 | uint64_t(row.position)));

@@ -18,6 +18,8 @@ namespace {
 
 using Request = std::unique_ptr<Sequence>;
 
+constexpr int kMaxModelLen = 1024;
+
 struct Conditions {
   std::string name;
   int max_num_seqs = 64;
@@ -53,12 +55,12 @@ class Engine {
                  .num_threads = conditions.num_threads,
                  .max_num_seqs = conditions.max_num_seqs,
                  .max_num_batched_tokens = conditions.max_num_batched_tokens,
-                 .max_model_len = 512,
+                 .max_model_len = kMaxModelLen,
                  .block_size = conditions.block_size,
                  .num_blocks = conditions.num_tokens / conditions.block_size}),
         scheduler_({.max_num_seqs = conditions.max_num_seqs,
                     .max_num_batched_tokens = conditions.max_num_batched_tokens,
-                    .max_model_len = 512,
+                    .max_model_len = kMaxModelLen,
                     .num_blocks = conditions.num_tokens / conditions.block_size,
                     .block_size = conditions.block_size,
                     .prefix_caching = conditions.caching},
@@ -210,6 +212,40 @@ TEST(SameBits, PrefixHitsOfEveryLength) {
     std::set<int> hits;
     for (int n = 0; n <= 70; n += block_size) hits.insert(n);
     EXPECT_EQ(got.cached_tokens, hits);
+  }
+}
+
+// Prompts longer than a step's budget, and hits on both sides of 128 tokens, where eight blocks of 16 end.
+TEST(SameBits, LongPromptsInChunksAndFromTheCache) {
+  std::mt19937 random(3);
+  const std::vector<TokenId> text = random_ids(random, 600);
+  std::vector<Request> requests;
+  requests.push_back(request(0, text, kSampled));
+  for (const int length : {127, 128, 129, 512}) {
+    std::vector<TokenId> prompt(text.begin(), text.begin() + length);
+    requests.push_back(request(RequestId(1000 + length), prompt, kGreedy));
+    prompt.push_back(6000);
+    requests.push_back(request(RequestId(length), std::move(prompt), kSampled));
+  }
+  const Answers want = alone(requests);
+  for (const Conditions& conditions :
+       {Conditions{.name = "512, blocks of 1", .max_num_seqs = 1, .block_size = 1},
+        Conditions{.name = "512, two threads", .max_num_seqs = 8, .num_threads = 2},
+        Conditions{.name = "100, blocks of 5, two threads",
+        .max_num_seqs = 4,
+        .max_num_batched_tokens = 100,
+        .num_threads = 2,
+        .block_size = 5},
+        Conditions{
+            .name = "16, two threads", .max_num_seqs = 8, .max_num_batched_tokens = 16, .num_threads = 2}}) {
+    SCOPED_TRACE(conditions.name);
+    Engine engine(conditions);
+    Answers got;
+    engine.run(requests, got);
+    expect_same(got, want);
+    if (conditions.block_size == 1) {
+      EXPECT_EQ(got.cached_tokens, (std::set<int>{0, 126, 127, 128, 129, 511, 512}));
+    }
   }
 }
 
