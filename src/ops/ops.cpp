@@ -50,6 +50,7 @@ OpTable dry_ops(const OpTable& like) {
           .store_kv = do_nothing<StoreKvArgs>,
           .copy_blocks = do_nothing<CopyBlocksArgs>,
           .attention = do_nothing<AttentionArgs>,
+          .sum_segments = do_nothing<SumSegmentsArgs>,
           .gather_rows = do_nothing<GatherRowsArgs>,
           .sample = do_nothing<SampleArgs>};
 }
@@ -198,6 +199,17 @@ void attention(Context& ctx, const AttentionArgs& a) {
   for (const Tensor& t : {a.meta.seq_lens, a.meta.cu_seqlens_q, a.meta.block_table})
     check_dtype("attention", "meta", t, DType::kI32);
   call(ctx, "attention", ctx.ops.attention, a);
+}
+
+void sum_segments(Context& ctx, const SumSegmentsArgs& a) {
+  Dim segments{"num_segments"}, num_tokens{"num_tokens"}, hidden_size{"hidden_size"};
+  check_shape("sum_segments", "partial_sums", a.partial_sums, {&segments, &num_tokens, &hidden_size});
+  check_shape("sum_segments", "out", a.out, {&num_tokens, &hidden_size});
+  check_dtype("sum_segments", "partial_sums", a.partial_sums, DType::kF32);
+  check_dtype("sum_segments", "out", a.out, DType::kF32);
+  if (segments.size != 2)
+    fail(ErrorKind::kConfig, "sum_segments: num_segments is ", segments.size, ", want 2");
+  call(ctx, "sum_segments", ctx.ops.sum_segments, a);
 }
 
 void gather_rows(Context& ctx, const GatherRowsArgs& a) {

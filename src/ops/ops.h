@@ -16,6 +16,7 @@
 #include "ops/rope.h"
 #include "ops/sample.h"
 #include "ops/silu_and_mul.h"
+#include "ops/sum_segments.h"
 #include "ops/weight.h"
 #include "tensor/device.h"
 
@@ -53,6 +54,7 @@ struct OpTable {
   void (*store_kv)(Context&, const StoreKvArgs&) = nullptr;
   void (*copy_blocks)(Context&, const CopyBlocksArgs&) = nullptr;
   void (*attention)(Context&, const AttentionArgs&) = nullptr;
+  void (*sum_segments)(Context&, const SumSegmentsArgs&) = nullptr;
   void (*gather_rows)(Context&, const GatherRowsArgs&) = nullptr;
   void (*sample)(Context&, const SampleArgs&) = nullptr;
 };

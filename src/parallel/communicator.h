@@ -1,7 +1,7 @@
-// What the ranks of one model say to each other. Each rank has its own Communicator; all call the same
-// methods in the same order, as in MPI. Here: one rank, to whom every exchange is a copy or nothing.
+// What the ranks of one model say to each other. Each rank has its own Communicator; all call the same methods in the
+// same order, as in MPI.
 //
-// Per step a model needs one all_reduce for the embedding, two per layer, and one gather of logits.
+// Per step a model needs one all_reduce_sum for the embedding, two per layer, and one gather of logits.
 #pragma once
 
 #include "ops/context.h"
@@ -15,15 +15,16 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // values [num_tokens, hidden_size] f32: replaced by the sum over ranks, by the tree (r0 + r1) + (r2 + r3),
-  // on every rank.
+  // values [num_tokens, hidden_size] f32, contiguous: replaced by the sum over ranks, by the tree
+  // (r0 + r1) + (r2 + r3), on every rank.
   virtual void all_reduce_sum(Context& ctx, const Tensor& values) = 0;
 
-  // part [num_rows, width] of each rank, concatenated along the second dimension in out [num_rows, size() ·
-  // width] of rank 0; out of other ranks is not looked at.
+  // part [num_rows, width] f32 of each rank, contiguous, side by side in out [num_rows, at most size() · width] of rank 0;
+  // what goes beyond out is dropped (padding, at the end of the last ranks). out of other ranks is not looked at.
   virtual void gather(Context& ctx, const Tensor& out, const Tensor& part) = 0;
 };
 
+// One rank, to whom every exchange is nothing.
 class SingleRank final : public Communicator {
  public:
   int rank() const override { return 0; }

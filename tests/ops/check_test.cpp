@@ -79,6 +79,7 @@ class OpErrors : public testing::Test {
                                .q = heads_q,
                                .cache = cache,
                                .meta = {.cu_seqlens_q = cu, .seq_lens = one, .block_table = block_table}};
+  SumSegmentsArgs sum_args{.out = x, .partial_sums = parts.tensor().slice(0, 2)};
   GatherRowsArgs gather_args{.out = parts.tensor()[0], .x = x, .indices = ids};
   SampleArgs sample_args{.out = ids,
                          .logits = logits,
@@ -107,6 +108,7 @@ TEST_F(OpErrors, ArgumentsThatAreRightPass) {
   silu_and_mul(ctx, silu_args);
   store_kv(ctx, store_args);
   attention(ctx, attention_args);
+  sum_segments(ctx, sum_args);
   gather_rows(ctx, gather_args);
   sample(ctx, sample_args);
   store_weight(ctx, store_weight_args);
@@ -126,6 +128,7 @@ TEST_F(OpErrors, WhatABackendLacksIsNamed) {
   expect_none("silu_and_mul", silu_and_mul, silu_args);
   expect_none("store_kv", store_kv, store_args);
   expect_none("attention", attention, attention_args);
+  expect_none("sum_segments", sum_segments, sum_args);
   expect_none("gather_rows", gather_rows, gather_args);
   expect_none("sample", sample, sample_args);
   expect_none("store_weight", store_weight, store_weight_args);
@@ -143,6 +146,7 @@ TEST_F(OpErrors, DryOpsDoNothing) {
   silu_and_mul(dry, silu_args);
   store_kv(dry, store_args);
   attention(dry, attention_args);
+  sum_segments(dry, sum_args);
   gather_rows(dry, gather_args);
   sample(dry, sample_args);
   EXPECT_TRUE(same_bits(x.span(), Floats({3, 8}, 3.0f).span()));
@@ -209,6 +213,9 @@ TEST_F(OpErrors, ElementTypes) {
         {&a.meta.seq_lens, kFloat, "meta is [1] f32, want i32"},
         {&a.meta.cu_seqlens_q, kFloat, "meta is [2] f32, want i32"},
         {&a.meta.block_table, kFloat, "meta is [1, 1] f32, want i32"}});
+  each("sum_segments", sum_segments, sum_args,
+       {{&sum_args.out, kHalf, "out is [3, 8] bf16, want f32"},
+        {&sum_args.partial_sums, kHalf, "partial_sums is [2, 3, 8] bf16, want f32"}});
   auto& g = gather_args;
   each("gather_rows", gather_rows, g,
        {{&g.indices, kFloat, "indices is [3] f32, want i32"},
@@ -343,6 +350,14 @@ TEST_F(OpErrors, Attention) {
   attention_args.meta.block_table = cu;
   expect_message(kConfig, "attention: block_table is [2] i32, want [num_seqs=1, max_blocks]",
                  [&] { attention(ctx, attention_args); });
+}
+
+TEST_F(OpErrors, SumSegments) {
+  sum_args.partial_sums = parts;
+  expect_message(kConfig, "sum_segments: num_segments is 4, want 2", [&] { sum_segments(ctx, sum_args); });
+  sum_args = {.out = y, .partial_sums = parts.tensor().slice(0, 2)};
+  expect_message(kConfig, "sum_segments: out is [3, 5] f32, want [num_tokens=3, hidden_size=8]",
+                 [&] { sum_segments(ctx, sum_args); });
 }
 
 TEST_F(OpErrors, GatherRows) {

@@ -42,6 +42,7 @@ OpTable make_table() {
       .store_kv = store_kv,
       .copy_blocks = copy_blocks,
       .attention = with_kernels<kKernels, attention, AttentionArgs>,
+      .sum_segments = sum_segments,
       .gather_rows = gather_rows,
       .sample = with_kernels<kKernels, sample, SampleArgs>};
 }

@@ -24,12 +24,13 @@ void rope(const Kernels&, Context&, const RopeArgs&);
 void silu_and_mul(const Kernels&, Context&, const SiluAndMulArgs&);
 void sample(const Kernels&, Context&, const SampleArgs&);
 
-// Ops that only move data.
+// Ops that move or add data: the same on every instruction set.
 void store_weight(Context&, const StoreWeightArgs&);
 void embedding(Context&, const EmbeddingArgs&);
 void store_kv(Context&, const StoreKvArgs&);
 void copy_blocks(Context&, const CopyBlocksArgs&);
 void gather_rows(Context&, const GatherRowsArgs&);
+void sum_segments(Context&, const SumSegmentsArgs&);
 
 size_t weight_bytes(DType dtype, int64_t out_features, int64_t in_features);
 size_t attention_workspace_bytes(const StepLimits& limits);

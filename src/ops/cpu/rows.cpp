@@ -1,4 +1,4 @@
-// Ops that work row by row: norms, rope, SwiGLU, gather.
+// Ops that work row by row: norms, rope, SwiGLU, sums, gather.
 #include "ops/cpu/rows.h"
 
 #include <cstring>
@@ -50,6 +50,16 @@ void silu_and_mul(const Kernels& kernels, Context& ctx, const SiluAndMulArgs& a)
   for_each_row(*ctx.threads, a.out.shape[0], 4 * n, [&](int64_t row) {
     const float* gate = a.gate_up.ptr<float>() + row * a.gate_up.stride[0];
     kernels.silu_and_mul(a.out.ptr<float>() + row * a.out.stride[0], gate, gate + n, n);
+  });
+}
+
+void sum_segments(Context& ctx, const SumSegmentsArgs& a) {
+  const int64_t n = a.out.shape[1];
+  for_each_row(*ctx.threads, a.out.shape[0], 3 * n, [&](int64_t row) {
+    const float* s0 = a.partial_sums.ptr<float>() + row * a.partial_sums.stride[1];
+    const float* s1 = s0 + a.partial_sums.stride[0];
+    float* out = a.out.ptr<float>() + row * a.out.stride[0];
+    for (int64_t i = 0; i < n; ++i) out[i] = s0[i] + s1[i];
   });
 }
 

@@ -78,7 +78,7 @@ void embedding(Context& ctx, const EmbeddingArgs& a) {
     float* out = a.out.ptr<float>() + t * a.out.stride[0];
     const int64_t row = a.token_ids.ptr<int32_t>()[t] - a.first_id;
     if (row < 0 || row >= a.table.out_features) {
-      std::fill(out, out + hidden_size, 0.0f);
+      std::fill(out, out + hidden_size, -0.0f);  // changes no sum, not even the sign of a zero
       return;
     }
     const std::byte* panel = static_cast<const std::byte*>(a.table.data) +
