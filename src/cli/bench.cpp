@@ -48,7 +48,7 @@ std::vector<TokenId> random_ids(PythonRandom& random, int count, int max_token_i
 // Where the user names no max_model_len: what the benchmark needs, as far as the model has it.
 EngineConfig with_context(EngineConfig config, int context) {
   if (config.max_model_len == 0)
-    config.max_model_len = std::min(context, read_model_config(config.model).max_position_embeddings);
+    config.max_model_len = std::min(context, read_model_config(config.model).max_model_len);
   return config;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/sum_segments.h"
 
 namespace nanovllm {
 namespace {
@@ -29,6 +30,14 @@ int segments_of(const std::string& name, int64_t in_features, TensorParallel tp)
        " ranks, want a multiple of 4 inputs and 1, 2 or 4 ranks");
 }
 
+// A head is computed by one rank, with the kv head that it reads.
+TensorParallel check_heads(const std::string& prefix, int num_heads, int num_kv_heads, TensorParallel tp) {
+  if (num_heads % tp.size != 0 || (num_kv_heads % tp.size != 0 && tp.size % num_kv_heads != 0))
+    fail(ErrorKind::kUnsupported, prefix, "qkv_proj: has ", num_heads, " heads and ", num_kv_heads,
+         " kv heads for ", tp.size, " ranks, want multiples of ", tp.size, ", or kv heads that divide it");
+  return tp;
+}
+
 }  // namespace
 
 ColumnParallelLinear::ColumnParallelLinear(std::vector<LinearPart> parts, int64_t in_features,
@@ -52,7 +61,7 @@ QKVParallelLinear::QKVParallelLinear(const std::string& prefix, int64_t hidden_s
           {{prefix + "q_proj", int64_t(num_heads) * head_dim},
            {prefix + "k_proj", int64_t(num_kv_heads) * head_dim, std::min(num_kv_heads, tp.size)},
            {prefix + "v_proj", int64_t(num_kv_heads) * head_dim, std::min(num_kv_heads, tp.size)}},
-          hidden_size, options, tp) {}
+          hidden_size, options, check_heads(prefix, num_heads, num_kv_heads, tp)) {}
 
 RowParallelLinear::RowParallelLinear(std::string name, int64_t in_features, int64_t out_features,
                                      LinearOptions options, TensorParallel tp)
@@ -62,10 +71,15 @@ RowParallelLinear::RowParallelLinear(std::string name, int64_t in_features, int6
       num_segments_(segments_of(name, in_features, tp)) {}
 
 void RowParallelLinear::forward(Context& ctx, const Tensor& x, const Tensor& partial_sums) const {
-  ASSERT(tp_.size == 1);  // several ranks: sum this rank's segments, then all_reduce
-  linear(
-      ctx,
-      {.out = partial_sums, .x = x, .weight = weight_.weight(), .bias = bias_ ? bias_->values() : Tensor{}});
+  const Arena::Scope scope(ctx.arena);
+  const bool in_place = tp_.size == 1 || num_segments_ == 1;
+  const Tensor segments =
+      in_place ? partial_sums
+               : ctx.arena.make(DType::kF32, {num_segments_, partial_sums.shape[1], partial_sums.shape[2]});
+  linear(ctx,
+         {.out = segments, .x = x, .weight = weight_.weight(), .bias = bias_ ? bias_->values() : Tensor{}});
+  if (!in_place) sum_segments(ctx, {.out = partial_sums[0], .partial_sums = segments});
+  if (tp_.size > 1) ctx.comm.all_reduce_sum(ctx, partial_sums[0]);
 }
 
 }  // namespace nanovllm

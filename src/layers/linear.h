@@ -71,6 +71,7 @@ class MergedColumnParallelLinear : public ColumnParallelLinear {
 class QKVParallelLinear : public ColumnParallelLinear {
  public:
   // prefix: "model.layers.0.self_attn."
+  // throws Error(kUnsupported): heads, or kv heads that are not fewer, do not divide among the ranks
   QKVParallelLinear(const std::string& prefix, int64_t hidden_size, int num_heads, int num_kv_heads,
                     int head_dim, LinearOptions options, TensorParallel tp);
 };
@@ -78,6 +79,7 @@ class QKVParallelLinear : public ColumnParallelLinear {
 class RowParallelLinear {
  public:
   // throws Error(kUnsupported): several ranks, and four parts of in_features do not divide among them
+  // (tensor_parallel_sizes in models/decoder.h tells beforehand)
   RowParallelLinear(std::string name, int64_t in_features, int64_t out_features, LinearOptions options,
                     TensorParallel tp);
 
@@ -85,7 +87,8 @@ class RowParallelLinear {
   // with several ranks one, already summed over all of them.
   int num_partial_sums() const { return tp_.size == 1 ? num_segments_ : 1; }
 
-  // x [num_tokens, this rank's in_features] → partial_sums [num_partial_sums(), num_tokens, out_features] f32
+  // x [num_tokens, this rank's in_features] → partial_sums [num_partial_sums(), num_tokens, out_features] f32.
+  // With several ranks these sums are whole: one all-reduce.
   void forward(Context& ctx, const Tensor& x, const Tensor& partial_sums) const;
 
   template <class Visitor>
@@ -98,7 +101,7 @@ class RowParallelLinear {
   Parameter weight_;
   std::optional<Parameter> bias_;
   TensorParallel tp_;
-  int num_segments_;  // on this rank
+  int num_segments_;  // on this rank: 4, 2 or 1
 };
 
 }  // namespace nanovllm

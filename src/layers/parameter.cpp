@@ -1,5 +1,6 @@
 #include "layers/parameter.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -44,12 +45,14 @@ Parameter::Parameter(bool is_matrix, std::vector<ParameterPart> parts, int64_t i
       shard_(shard),
       tp_(tp) {
   for (ParameterPart& part : parts_) {
-    if (shard_ != Shard::kRows) part.num_shards = 1;
+    const bool split = shard_ == Shard::kRows || shard_ == Shard::kPaddedRows;
+    if (!split) part.num_shards = 1;
     if (part.num_shards == 0) part.num_shards = tp.size;
     if (tp.size % part.num_shards != 0)
       fail(ErrorKind::kUnsupported, part.name, ": has ", part.num_shards, " shards for ", tp.size,
            " ranks, want a number that divides them");
-    if (part.rows % part.num_shards != 0) refuse_split(part.name, part.rows, "rows", part.num_shards, tp);
+    if (shard_ == Shard::kRows && part.rows % part.num_shards != 0)
+      refuse_split(part.name, part.rows, "rows", part.num_shards, tp);
   }
   if (shard_ == Shard::kColumns && in_features % tp.size != 0)
     refuse_split(parts_[0].name, in_features, "inputs", tp.size, tp);
@@ -61,13 +64,14 @@ Parameter Parameter::matrix(std::vector<ParameterPart> parts, int64_t in_feature
 }
 
 Parameter Parameter::vector(std::vector<ParameterPart> parts, Shard shard, TensorParallel tp) {
-  ASSERT(shard != Shard::kColumns);
+  ASSERT(shard == Shard::kReplicated || shard == Shard::kRows);
   return Parameter(false, std::move(parts), 1, shard, tp);
 }
 
 Parameter::Range Parameter::rows_of(const ParameterPart& part) const {
-  const int64_t count = part.rows / part.num_shards;
-  return {tp_.rank * part.num_shards / tp_.size * count, count};
+  const int64_t count = (part.rows + part.num_shards - 1) / part.num_shards;
+  const int64_t begin = std::min(part.rows, tp_.rank * part.num_shards / tp_.size * count);
+  return {begin, count, std::min(count, part.rows - begin)};
 }
 
 int64_t Parameter::rows() const {
@@ -118,7 +122,7 @@ void Parameter::load_matrix(Context& ctx, const Checkpoint& checkpoint) {
                  {.weight = weight_,
                   .rows = {.data = tensor.data.data() + size_t(first_element) * dtype_bytes(tensor.dtype),
                            .dtype = tensor.dtype,
-                           .num_rows = range.count,
+                           .num_rows = range.in_file,
                            .in_features = in_features(),
                            .row_stride = full_in_features_},
                   .first_row = first_row});

@@ -23,6 +23,7 @@ namespace nanovllm {
 enum class Shard {
   kReplicated,  // every rank has all of it
   kRows,        // out_features are split: each part by itself
+  kPaddedRows,  // as kRows, but where they do not divide, rows of zeros at the end of the last ranks fill up
   kColumns,     // in_features are split
 };
 
@@ -37,7 +38,7 @@ struct ParameterPart {
 class Parameter {
  public:
   // in_features of the whole matrix, over all ranks.
-  // throws Error(kUnsupported), both: rows or inputs do not divide among the ranks
+  // throws Error(kUnsupported), both: rows (unless padded) or inputs do not divide among the ranks
   static Parameter matrix(std::vector<ParameterPart> parts, int64_t in_features, Shard shard,
                           TensorParallel tp);
   static Parameter vector(std::vector<ParameterPart> parts, Shard shard, TensorParallel tp);
@@ -59,9 +60,11 @@ class Parameter {
             TensorParallel tp);
 
   struct Range {
-    int64_t begin, count;
+    int64_t begin;    // in the checkpoint tensor
+    int64_t count;    // of the parameter's rows
+    int64_t in_file;  // of these, the others are zeros
   };
-  Range rows_of(const ParameterPart& part) const;  // this rank's, in the checkpoint tensor
+  Range rows_of(const ParameterPart& part) const;  // this rank's
   const CheckpointTensor& find(const Checkpoint& checkpoint, const ParameterPart& part) const;
   void load_matrix(Context& ctx, const Checkpoint& checkpoint);
   void load_vector(Context& ctx, const Checkpoint& checkpoint);

@@ -2,7 +2,8 @@
 //
 // VocabParallelEmbedding: a rank looks up the ids in its own range and gives zero rows for the others; one
 // all-reduce makes the rows whole. ParallelLMHead: each rank computes its part of the logits; one gather to
-// rank 0 concatenates them. With tie_word_embeddings both use one storage.
+// rank 0 concatenates them. Where the vocabulary does not divide, the last ranks have rows of zeros, whose logits are
+// dropped. With tie_word_embeddings both use one storage.
 #pragma once
 
 #include <optional>
@@ -37,9 +38,10 @@ class ParallelLMHead {
   // Of its own: reads "<name>.weight".
   ParallelLMHead(std::string name, int64_t vocab_size, int64_t hidden_size, TensorParallel tp);
   // Tied: computes with the embedding's storage. The embedding outlives this.
-  explicit ParallelLMHead(const VocabParallelEmbedding& embedding) : tied_(&embedding.parameter()) {}
+  explicit ParallelLMHead(const VocabParallelEmbedding& embedding)
+      : tied_(&embedding.parameter()), vocab_size_(tied_->parts()[0].rows) {}
 
-  // hidden [num_rows, hidden_size] → [num_rows, vocab_size] f32 on rank 0, in the arena
+  // hidden [num_rows, hidden_size] → [num_rows, vocab_size] f32 on rank 0, in the arena; undefined on other ranks
   Tensor forward(Context& ctx, const Tensor& hidden) const;
 
   const Weight& weight() const { return tied_ ? tied_->weight() : own_->weight(); }
@@ -52,6 +54,7 @@ class ParallelLMHead {
  private:
   std::optional<Parameter> own_;
   const Parameter* tied_ = nullptr;
+  int64_t vocab_size_;
 };
 
 }  // namespace nanovllm

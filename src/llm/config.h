@@ -9,6 +9,7 @@ namespace nanovllm {
 
 struct EngineConfig {
   std::filesystem::path model;  // a Hugging Face folder: config.json, *.safetensors, tokenizer.json
+  int tensor_parallel_size = 1;
   int num_threads = 0;
   int max_model_len = 0;
   int max_num_seqs = 256;
@@ -23,6 +24,10 @@ struct EngineConfig {
 // visit(name, field, help) for every option; names as in nano-vllm and vLLM where these have them.
 template <class Config, class Visitor>
 void visit_options(Config& config, Visitor&& visit) {
+  visit("tensor_parallel_size", config.tensor_parallel_size,
+        "ranks that share the work of every layer: 1, 2 or 4. On the CPU they are threads, which pays where "
+        "memory is "
+        "in several places (NUMA); no answer depends on it");
   visit("num_threads", config.num_threads, "CPU threads (0: every processor that this process may use)");
   visit("max_model_len", config.max_model_len,
         "longest sequence in tokens, prompt and output (0: what the model was made for)");

@@ -12,10 +12,13 @@ namespace nanovllm {
 namespace {
 
 int choose_max_model_len(const EngineConfig& config, const ModelConfig& model_config) {
-  if (config.max_model_len > model_config.max_position_embeddings)
-    fail(ErrorKind::kConfig, "max_model_len: is ", config.max_model_len,
-         ", want at most the model's max_position_embeddings=", model_config.max_position_embeddings);
-  return config.max_model_len > 0 ? config.max_model_len : model_config.max_position_embeddings;
+  if (config.max_model_len > model_config.max_model_len)
+    fail(ErrorKind::kConfig, "max_model_len: is ", config.max_model_len, ", want at most the model's ",
+         model_config.max_model_len == model_config.max_position_embeddings
+             ? "max_position_embeddings="
+             : "original_max_position_embeddings times factor=",
+         model_config.max_model_len);
+  return config.max_model_len > 0 ? config.max_model_len : model_config.max_model_len;
 }
 
 // Whoever says that a token ends a text is believed: config.json, generation_config.json, the tokenizer.
@@ -73,6 +76,7 @@ LLM::LLM(const EngineConfig& config) : model_name_(config.model.string()) {
   runner_ = std::make_unique<ModelRunner>(
       config.model, model_config_,
       RunnerConfig{.ops = &ops,
+                   .tensor_parallel_size = config.tensor_parallel_size,
                    .num_threads = config.num_threads > 0 ? config.num_threads : usable_processors(),
                    .max_num_seqs = config.max_num_seqs,
                    .max_num_batched_tokens = budget,

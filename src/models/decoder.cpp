@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "ops/gather_rows.h"
 #include "ops/ops.h"
 #include "ops/silu_and_mul.h"
@@ -21,7 +22,31 @@ ParallelLMHead make_lm_head(const ModelConfig& config, const VocabParallelEmbedd
   return ParallelLMHead("lm_head", config.vocab_size, config.hidden_size, tp);
 }
 
+bool can_split(const ModelConfig& config, int size) {
+  const bool heads = config.num_heads % size == 0;
+  const bool kv_heads = config.num_kv_heads % size == 0 || size % config.num_kv_heads == 0;
+  const bool quarters = config.num_heads * config.head_dim % 4 == 0 && config.intermediate_size % 4 == 0;
+  return size == 1 || (heads && kv_heads && quarters);
+}
+
 }  // namespace
+
+std::vector<int> tensor_parallel_sizes(const ModelConfig& config) {
+  std::vector<int> sizes;
+  for (const int size : {1, 2, 4})
+    if (can_split(config, size)) sizes.push_back(size);
+  return sizes;
+}
+
+void check_tensor_parallel_size(const ModelConfig& config, int size) {
+  const std::vector<int> sizes = tensor_parallel_sizes(config);
+  if (std::find(sizes.begin(), sizes.end(), size) != sizes.end()) return;
+  std::string allowed;
+  for (const int each : sizes) allowed += (allowed.empty() ? "" : " or ") + std::to_string(each);
+  fail(ErrorKind::kUnsupported, "tensor_parallel_size: is ", size, ", want ", allowed,
+       " for this model: it has ", config.num_heads, " heads, ", config.num_kv_heads,
+       " kv heads and an intermediate_size of ", config.intermediate_size);
+}
 
 Attention::Attention(const std::string& prefix, int index, const ModelConfig& config, TensorParallel tp)
     : index_(index),
@@ -58,8 +83,9 @@ void Attention::forward(Context& ctx, const ModelInput& in, const RotaryEmbeddin
 Mlp::Mlp(const std::string& prefix, const ModelConfig& config, TensorParallel tp)
     : gate_up_proj_(
           {{prefix + "gate_proj", config.intermediate_size}, {prefix + "up_proj", config.intermediate_size}},
-          config.hidden_size, {}, tp),
-      down_proj_(prefix + "down_proj", config.intermediate_size, config.hidden_size, {}, tp) {}
+          config.hidden_size, {.bias = config.mlp_bias}, tp),
+      down_proj_(prefix + "down_proj", config.intermediate_size, config.hidden_size,
+                 {.bias = config.mlp_bias}, tp) {}
 
 void Mlp::forward(Context& ctx, const Tensor& hidden, const Tensor& partial_sums) const {
   const Arena::Scope scope(ctx.arena);
@@ -80,7 +106,7 @@ DecoderLayer::DecoderLayer(int index, const ModelConfig& config, TensorParallel 
 Decoder::Decoder(const ModelConfig& config, const Device& device, int max_positions, TensorParallel tp)
     : config_(config),
       embed_tokens_("model.embed_tokens", config.vocab_size, config.hidden_size, tp),
-      rotary_(device, config.head_dim, max_positions, config.rope_theta),
+      rotary_(device, config.head_dim, max_positions, config.rope),
       norm_("model.norm", config.hidden_size, config.rms_norm_eps, tp),
       lm_head_(make_lm_head(config, embed_tokens_, tp)) {
   layers_.reserve(size_t(config.num_layers));

@@ -29,6 +29,12 @@ struct ModelInput {
   std::span<const KvLayer> kv;  // one a layer
 };
 
+// Over how many ranks this model can be split, 1 among them: 4 at most, heads that divide (kv heads may be shared by ranks),
+// and MLPs whose inputs have four equal parts. A vocabulary is padded.
+std::vector<int> tensor_parallel_sizes(const ModelConfig& config);
+// throws Error(kUnsupported): size is none of these
+void check_tensor_parallel_size(const ModelConfig& config, int size);
+
 class Attention {
  public:
   Attention(const std::string& prefix, int index, const ModelConfig& config, TensorParallel tp);
@@ -37,6 +43,7 @@ class Attention {
   void forward(Context& ctx, const ModelInput& in, const RotaryEmbedding& rotary, const Tensor& hidden,
                const Tensor& partial_sums) const;
   int num_partial_sums() const { return o_proj_.num_partial_sums(); }
+  int num_kv_heads() const { return num_kv_heads_; }  // on this rank
 
   template <class Visitor>
   void visit_parameters(Visitor&& visit) {
@@ -113,6 +120,7 @@ class Decoder {
   const ModelConfig& config() const { return config_; }
   const VocabParallelEmbedding& embed_tokens() const { return embed_tokens_; }
   const ParallelLMHead& lm_head() const { return lm_head_; }
+  int num_kv_heads() const { return layers_[0].self_attn.num_kv_heads(); }  // on this rank
   size_t rope_table_bytes() const { return rotary_.bytes(); }
 
  private:

@@ -7,7 +7,7 @@
 namespace nanovllm {
 
 std::span<const Family* const> families() {
-  static constexpr const Family* kFamilies[] = {&kQwen3};
+  static constexpr const Family* kFamilies[] = {&kQwen3, &kQwen2, &kLlama, &kMistral};
   return kFamilies;
 }
 

@@ -1,5 +1,5 @@
 // Model families: small switches of the one shared decoder (models/decoder.h). A new one is a file like
-// qwen3.cpp and a line in families.cpp.
+// qwen3.cpp, a name below and one in families.cpp.
 #pragma once
 
 #include <span>
@@ -11,15 +11,25 @@ namespace nanovllm {
 
 // What a family may ask config.json for.
 struct FamilyFields {
-  bool attention_bias = false;  // config.json's attention_bias, false where it is absent
+  bool attention_bias = false, mlp_bias = false;  // false where config.json has none
+};
+
+// Whether Hugging Face's model of the family lets a position see only the last sliding_window keys.
+enum class SlidingWindow {
+  kNone,
+  kIfUsed,      // where use_sliding_window is true, in layers from max_window_layers on
+  kUnlessNull,  // where sliding_window is not null; absent, it is the family's default
 };
 
 struct Family {
   std::string_view architecture;  // config.json: architectures[0]
   void (*configure)(ModelConfig& config, const FamilyFields& fields);
+  double default_rope_theta = 10000;
+  SlidingWindow sliding_window = SlidingWindow::kNone;
+  int default_sliding_window = 0;
 };
 
-extern const Family kQwen3;
+extern const Family kLlama, kMistral, kQwen2, kQwen3;
 
 std::span<const Family* const> families();
 

@@ -46,6 +46,15 @@ class JsonFields {
     return it == json_.end() || it->is_null() ? nullptr : &*it;
   }
 
+  bool has_null(const char* key) const { return json_.contains(key) && json_.at(key).is_null(); }
+  // Of all fields that are not null.
+  std::vector<std::string> keys() const {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : json_.items())
+      if (!value.is_null()) keys.push_back(key);
+    return keys;
+  }
+
   std::optional<JsonFields> object(const char* key) const {
     const nlohmann::json* value = find(key);
     if (!value) return std::nullopt;

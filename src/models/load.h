@@ -7,8 +7,12 @@
 
 namespace nanovllm {
 
-// throws Error(kCheckpoint): tensors that are missing, surplus or of another shape, each named;
-// Error(kOutOfMemory) where: the model folder, for errors.
-void load_parameters(Context& ctx, const Checkpoint& checkpoint, const std::string& where, Decoder& model);
+// Judges all of the checkpoint before any of it is read: reading takes long. model: of rank 0, which has all parameters.
+// where: the model folder, for errors. throws Error(kCheckpoint): tensors that are missing, surplus or of another shape,
+// each named; Error(kUnsupported): they are quantized
+void check_parameters(const Checkpoint& checkpoint, const std::string& where, Decoder& model);
+
+// Reads this rank's share of each. throws Error(kOutOfMemory)
+void load_parameters(Context& ctx, const Checkpoint& checkpoint, Decoder& model);
 
 }  // namespace nanovllm

@@ -1,10 +1,13 @@
 #include "models/model_config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/file.h"
+#include "checkpoint/printable.h"
 #include "models/families.h"
 #include "models/json_fields.h"
+#include "models/rope_config.h"
 
 namespace nanovllm {
 namespace {
@@ -12,56 +15,71 @@ namespace {
 constexpr int64_t kMaxSize = int64_t{1}
                              << 24;  // no dimension of a model comes near; keeps products in 64 bits
 
-// One rope description: rope_parameters (transformers 5) or rope_scaling (transformers 4).
-void refuse_scaled_rope(const JsonFields& rope) {
-  const std::optional<std::string> type = rope.find("rope_type") ? rope.text("rope_type") : rope.text("type");
-  if (type && *type != "default")
-    fail(ErrorKind::kUnsupported, rope.where(), ": rope_type is ", *type, ", want default");
-  if (rope.number("partial_rotary_factor").value_or(1) != 1)
-    fail(ErrorKind::kUnsupported, rope.where(), ": partial_rotary_factor other than 1 is not implemented");
-}
-
-double read_rope_theta(const JsonFields& fields, double family_default) {
-  std::optional<double> theta = fields.number("rope_theta");
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    const std::optional<JsonFields> rope = fields.object(key);
-    if (!rope) continue;
-    refuse_scaled_rope(*rope);
-    const std::optional<double> nested = rope->number("rope_theta");
-    if (theta && nested && *theta != *nested)
-      fail(ErrorKind::kConfig, fields.where(), ": rope_theta is ", *theta, " and ", *nested, " in ", key,
-           ", want one value");
-    if (nested) theta = nested;
-  }
-  if (!theta) {
-    std::ostringstream message;
-    message << fields.where() << ": has no rope_theta, taking the family's " << family_default;
-    warn(message.str());
-    theta = family_default;
-  }
-  if (!(*theta > 0) || !std::isfinite(*theta))
-    fail(ErrorKind::kConfig, fields.where(), ": rope_theta is ", *theta, ", want a positive number");
-  return *theta;
-}
-
-// Fields that change the result and are not implemented.
+// config.json has no place for what its reader does not know: what would change the result is refused by name.
 void refuse_unsupported(const JsonFields& fields) {
   if (const auto act = fields.text("hidden_act"); act && *act != "silu")
     fail(ErrorKind::kUnsupported, fields.where(), ": hidden_act is ", *act, ", want silu");
-  if (fields.boolean("use_sliding_window").value_or(false))
-    fail(ErrorKind::kUnsupported, fields.where(), ": use_sliding_window is true, want false");
-  if (fields.find("quantization_config"))
-    fail(ErrorKind::kUnsupported, fields.where(),
-         ": has a quantization_config, want plain f32, f16 or bf16 weights");
-  if (fields.boolean("mlp_bias").value_or(false))
-    fail(ErrorKind::kUnsupported, fields.where(), ": mlp_bias is true, want false");
-  if (fields.number("partial_rotary_factor").value_or(1) != 1)
-    fail(ErrorKind::kUnsupported, fields.where(), ": partial_rotary_factor other than 1 is not implemented");
+  if (const std::optional<JsonFields> quantization = fields.object("quantization_config"))
+    fail(ErrorKind::kUnsupported, fields.where(), ": the weights are quantized (quant_method ",
+         quantization->text("quant_method").value_or("not named"),
+         "), want plain f32, f16 or bf16 weights: take the folder that it was made from");
+  for (const char* key :
+       {"partial_rotary_factor", "embedding_multiplier", "residual_multiplier", "logits_scaling"})
+    if (fields.number(key).value_or(1) != 1)
+      fail(ErrorKind::kUnsupported, fields.where(), ": ", key, " other than 1 is not implemented");
+  for (const char* key : {"rope_interleaved", "use_mrope", "use_qk_norm"})
+    if (fields.boolean(key).value_or(false))
+      fail(ErrorKind::kUnsupported, fields.where(), ": ", key, " is true, want false");
+  for (const char* key :
+       {"attention_multiplier", "attn_logit_softcapping", "final_logit_softcapping", "attention_chunk_size",
+        "no_rope_layers", "clip_qkv", "num_experts", "num_local_experts"})
+    if (fields.find(key))
+      fail(ErrorKind::kUnsupported, fields.where(), ": has ", key, ", which is not implemented");
   if (const nlohmann::json* types = fields.find("layer_types"))
     for (const nlohmann::json& type : *types)
       if (type != "full_attention")
         fail(ErrorKind::kUnsupported, fields.where(), ": layer_types has ", type.dump(),
              ", want only full_attention");
+}
+
+// A window that no sequence is longer than hides nothing.
+void refuse_sliding_window(const JsonFields& fields, const Family& family, const ModelConfig& config) {
+  if (family.sliding_window == SlidingWindow::kNone) return;
+  const bool used = fields.boolean("use_sliding_window").value_or(false);
+  if (family.sliding_window == SlidingWindow::kIfUsed && !used) return;
+  if (family.sliding_window == SlidingWindow::kIfUsed &&
+      fields.integer("max_window_layers", 0, kMaxSize).value_or(0) >= config.num_layers)
+    return;
+  const std::optional<int64_t> window = fields.integer("sliding_window", 1, kMaxSize);
+  if (!window && (family.sliding_window == SlidingWindow::kIfUsed || fields.has_null("sliding_window")))
+    return;
+  if (window.value_or(family.default_sliding_window) >= config.max_model_len) return;
+  fail(ErrorKind::kUnsupported, fields.where(), ": sliding_window is ",
+       window.value_or(family.default_sliding_window), ", which is not implemented, want null or at least ",
+       config.max_model_len);
+}
+
+// Fields that change no answer, or that are read elsewhere.
+constexpr std::string_view kKnownFields[] = {
+    // read
+    "architectures", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+    "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps",
+    "tie_word_embeddings", "eos_token_id", "attention_bias", "mlp_bias", "rope_theta", "rope_scaling",
+    "rope_parameters", "hidden_act", "layer_types", "original_max_position_embeddings", "use_sliding_window",
+    "sliding_window", "max_window_layers", "partial_rotary_factor", "embedding_multiplier",
+    "residual_multiplier", "logits_scaling", "rope_interleaved", "use_mrope", "use_qk_norm",
+    // about training, storing, and Hugging Face's own code
+    "model_type", "dtype", "torch_dtype", "transformers_version", "transformers.js_config",
+    "initializer_range", "attention_dropout", "use_cache", "bos_token_id", "pad_token_id", "pretraining_tp",
+    "is_llama_config", "_name_or_path", "_attn_implementation_autoset", "unsloth_fixed", "unsloth_version"};
+
+void warn_of_unknown(const JsonFields& fields) {
+  std::vector<std::string> unknown;
+  for (const std::string& key : fields.keys())
+    if (std::find(std::begin(kKnownFields), std::end(kKnownFields), key) == std::end(kKnownFields))
+      unknown.push_back(key);
+  if (!unknown.empty())
+    warn(fields.where() + ": has " + first_few(unknown) + ", which nanovllm does not know and leaves out");
 }
 
 std::string read_architecture(const JsonFields& fields) {
@@ -120,8 +138,12 @@ ModelConfig parse_model_config(const std::string& json, const std::string& name)
   config.tie_word_embeddings = fields.boolean("tie_word_embeddings").value_or(false);
   config.eos_token_ids = fields.token_ids("eos_token_id");
 
-  family.configure(config, {.attention_bias = fields.boolean("attention_bias").value_or(false)});
-  config.rope_theta = read_rope_theta(fields, config.default_rope_theta);
+  family.configure(config, {.attention_bias = fields.boolean("attention_bias").value_or(false),
+                            .mlp_bias = fields.boolean("mlp_bias").value_or(false)});
+  config.rope = read_rope_config(fields, family.default_rope_theta, config.max_position_embeddings);
+  config.max_model_len = max_model_len(config.rope, config.max_position_embeddings);
+  refuse_sliding_window(fields, family, config);
+  warn_of_unknown(fields);
   return config;
 }
 

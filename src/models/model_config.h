@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/token.h"
+#include "layers/rotary_embedding.h"
 
 namespace nanovllm {
 
@@ -23,15 +24,16 @@ struct ModelConfig {
   int num_kv_heads = 0;
   int head_dim = 0;
   int max_position_embeddings = 0;
+  int max_model_len = 0;  // the longest sequence: max_position_embeddings, or what YaRN stretches them to
   float rms_norm_eps = 1e-6f;
-  double rope_theta = 0;
+  RopeConfig rope;
   bool tie_word_embeddings = false;
 
   // Switches of the shared decoder, set by the family.
   bool qk_norm = false;
   bool qkv_bias = false;
   bool o_bias = false;
-  double default_rope_theta = 10000;
+  bool mlp_bias = false;  // gate_proj, up_proj and down_proj
 
   std::vector<TokenId> eos_token_ids;  // of config.json: none, one or several
 };

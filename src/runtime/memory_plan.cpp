@@ -25,12 +25,25 @@ size_t read_number_after(const std::filesystem::path& path, std::string_view wor
   return 0;
 }
 
+// A rank that talks to nobody.
+class DryRank final : public Communicator {
+ public:
+  explicit DryRank(TensorParallel tp) : tp_(tp) {}
+  int rank() const override { return tp_.rank; }
+  int size() const override { return tp_.size; }
+  void all_reduce_sum(Context&, const Tensor&) override {}
+  void gather(Context&, const Tensor&, const Tensor&) override {}
+
+ private:
+  TensorParallel tp_;
+};
+
 }  // namespace
 
-size_t measure_activations(const OpTable& ops, const Decoder& model, const BatchLimits& limits,
-                           int num_threads) {
+size_t measure_activations(const OpTable& ops, const Decoder& model, TensorParallel tp,
+                           const BatchLimits& limits, int num_threads) {
   Arena arena = Arena::measuring();
-  SingleRank comm;
+  DryRank comm(tp);
   const OpTable dry = dry_ops(ops);
   Context ctx{.ops = dry, .arena = arena, .comm = comm};
   const auto ints = [&](std::initializer_list<int64_t> shape) {
@@ -39,7 +52,7 @@ size_t measure_activations(const OpTable& ops, const Decoder& model, const Batch
   const ModelConfig& config = model.config();
   const std::vector<KvLayer> kv(size_t(config.num_layers), KvLayer{.dtype = ops.kv_dtype,
                                                                    .block_size = ops.default_block_size,
-                                                                   .num_kv_heads = config.num_kv_heads,
+                                                                   .num_kv_heads = model.num_kv_heads(),
                                                                    .head_dim = config.head_dim});
   const ModelInput in{.token_ids = ints({limits.max_num_tokens}),
                       .positions = ints({limits.max_num_tokens}),

@@ -19,9 +19,9 @@ struct MemoryPlan {
 };
 
 // What a forward and the sampler of the largest step take from the arena: the forward is run with ops that do
-// nothing. The model's parameters are loaded.
-size_t measure_activations(const OpTable& ops, const Decoder& model, const BatchLimits& limits,
-                           int num_threads);
+// nothing. The model's parameters are loaded; tp: the rank that it is of.
+size_t measure_activations(const OpTable& ops, const Decoder& model, TensorParallel tp,
+                           const BatchLimits& limits, int num_threads);
 
 // Memory that the system can still give: MemAvailable, cut by a cgroup's limit, whose page cache counts as
 // free. 0: cannot be told. root: where /proc and /sys hang.

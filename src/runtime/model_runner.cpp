@@ -8,14 +8,6 @@
 namespace nanovllm {
 namespace {
 
-BatchLimits limits_of(const RunnerConfig& config) {
-  return {.max_num_tokens = config.max_num_batched_tokens,
-          .max_num_seqs = config.max_num_seqs,
-          .max_num_sampled = config.logits_for_all_rows ? config.max_num_batched_tokens : config.max_num_seqs,
-          .max_blocks = (config.max_model_len + config.block_size - 1) / config.block_size,
-          .block_size = config.block_size};
-}
-
 // A system that promises more memory than it has would end the program in the middle of loading.
 void check_memory_for(const Checkpoint& checkpoint, const std::filesystem::path& model_folder) {
   const size_t bytes = checkpoint.data_bytes();
@@ -29,35 +21,29 @@ void check_memory_for(const Checkpoint& checkpoint, const std::filesystem::path&
 
 ModelRunner::ModelRunner(const std::filesystem::path& model_folder, const ModelConfig& model_config,
                          const RunnerConfig& config)
-    : config_(config), threads_(config.num_threads) {
-  model_ =
-      std::make_unique<Decoder>(model_config, *config.ops->device, config.max_model_len, TensorParallel{});
+    : config_(config), ranks_(config.tensor_parallel_size) {
+  check_tensor_parallel_size(model_config, ranks_.size());
+  for (int rank = 0; rank < ranks_.size(); ++rank)
+    workers_.push_back(std::make_unique<Worker>(model_config, config, ranks_.comm(rank)));
   {
     const Checkpoint checkpoint = open_checkpoint(model_folder);
     check_memory_for(checkpoint, model_folder);
-    Arena none(*config.ops->device, 0);
-    Context ctx{.ops = *config.ops, .arena = none, .comm = comm_, .threads = &threads_};
-    load_parameters(ctx, checkpoint, model_folder.string(), *model_);
+    check_parameters(checkpoint, model_folder.string(), workers_[0]->model());
+    ranks_.run([&](int rank) { workers_[size_t(rank)]->load(checkpoint); });
   }
   plan_memory();
-  arena_ = std::make_unique<Arena>(*config.ops->device, plan_.activation_bytes);
-  cache_ = std::make_unique<KvCache>(*config.ops, model_config, model_config.num_kv_heads, plan_.num_blocks,
-                                     config.block_size);
-  inputs_ = std::make_unique<InputBuffers>(*config.ops->device, limits_of(config));
-  sampled_ids_.resize(size_t(limits_of(config).max_num_sampled));
+  ranks_.run([&](int rank) { workers_[size_t(rank)]->allocate(plan_.num_blocks); });
 }
 
 void ModelRunner::plan_memory() {
-  const BatchLimits limits = limits_of(config_);
-  const ModelConfig& model_config = model_->config();
-  plan_.weight_bytes = model_->rope_table_bytes();
-  model_->visit_parameters([&](const Parameter& parameter) { plan_.weight_bytes += parameter.bytes(); });
-  plan_.step_weight_bytes = plan_.weight_bytes - model_->rope_table_bytes();
-  if (!model_config.tie_word_embeddings)
-    plan_.step_weight_bytes -= model_->embed_tokens().parameter().bytes();
-  plan_.activation_bytes = measure_activations(*config_.ops, *model_, limits, threads_.num_threads());
-  plan_.kv_block_bytes =
-      KvCache::block_bytes(*config_.ops, model_config, model_config.num_kv_heads, config_.block_size);
+  for (const auto& worker : workers_) {
+    const MemoryPlan plan = worker->measure();
+    plan_.weight_bytes += plan.weight_bytes;
+    plan_.step_weight_bytes += plan.step_weight_bytes;
+    plan_.activation_bytes += plan.activation_bytes;
+    plan_.kv_block_bytes += plan.kv_block_bytes;
+  }
+  const BatchLimits limits = config_.batch_limits();
   const int64_t most = INT32_MAX / config_.block_size;  // a slot is an int32
   if (config_.num_blocks > most)
     fail(ErrorKind::kConfig, "num_kvcache_blocks: is ", config_.num_blocks, ", want at most ", most, " of ",
@@ -74,49 +60,40 @@ void ModelRunner::plan_memory() {
          (plan_.kv_block_bytes >> 20) + 1, " MiB for one block of ", config_.block_size, " tokens");
 }
 
-Context ModelRunner::context() {
-  return {.ops = *config_.ops, .arena = *arena_, .comm = comm_, .threads = &threads_, .trace = trace_};
-}
-
-Tensor ModelRunner::forward(Context& ctx, const Batch& batch) {
-  inputs_->upload(batch);
-  ModelInput in = inputs_->model_input();
-  in.kv = cache_->layers();
-  logits_ = {};
-  if (batch.num_block_copies() > 0)
-    copy_blocks(ctx, {.layers = in.kv, .block_copies = inputs_->block_copies()});
-  num_logits_rows_ += batch.num_sampled();
-  return model_->forward(ctx, in);
-}
-
 std::span<const TokenId> ModelRunner::run(const Batch& batch) {
-  const size_t num_sampled = size_t(batch.num_sampled());
-  Context ctx = context();
-  const Arena::Scope scope(*arena_);
-  const Tensor hidden = forward(ctx, batch);
-  if (num_sampled == 0) return {};  // only chunks of prompts
-  SampleArgs args = inputs_->sample_args();
-  args.logits = logits_ = model_->compute_logits(ctx, hidden);
-  args.out = arena_->make(DType::kI32, {int64_t(num_sampled)});
-  args.num_valid_tokens = config_.num_valid_tokens > 0
-                              ? std::min(config_.num_valid_tokens, args.logits.shape[1])
-                              : args.logits.shape[1];
-  sample(ctx, args);
-  config_.ops->device->download(sampled_ids_.data(), args.out.data, num_sampled * sizeof(TokenId));
-  return {sampled_ids_.data(), num_sampled};
-}
-
-std::vector<float> ModelRunner::logits() const {
-  if (!logits_.defined()) return {};
-  std::vector<float> values(size_t(logits_.num_elements()));
-  config_.ops->device->download(values.data(), logits_.data, values.size() * sizeof(float));
-  return values;
+  num_logits_rows_ += batch.num_sampled();
+  std::span<const TokenId> ids;
+  ranks_.run([&](int rank) {
+    const std::span<const TokenId> sampled = workers_[size_t(rank)]->run(batch);
+    if (rank == 0) ids = sampled;
+  });
+  return ids;
 }
 
 Tensor ModelRunner::run_logits(const Batch& batch) {
-  Context ctx = context();
-  const Arena::Scope scope(*arena_);  // the memory stays as it is until the next run
-  return logits_ = model_->compute_logits(ctx, forward(ctx, batch));
+  num_logits_rows_ += batch.num_sampled();
+  ranks_.run([&](int rank) { workers_[size_t(rank)]->run_logits(batch); });
+  return workers_[0]->logits();
+}
+
+std::vector<float> ModelRunner::logits() const {
+  const Tensor& logits = workers_[0]->logits();
+  if (!logits.defined()) return {};
+  std::vector<float> values(size_t(logits.num_elements()));
+  config_.ops->device->download(values.data(), logits.data, values.size() * sizeof(float));
+  return values;
+}
+
+int ModelRunner::num_threads() const {
+  int count = 0;
+  for (const auto& worker : workers_) count += worker->num_threads();
+  return count;
+}
+
+size_t ModelRunner::arena_peak() const {
+  size_t bytes = 0;
+  for (const auto& worker : workers_) bytes += worker->arena_peak();
+  return bytes;
 }
 
 }  // namespace nanovllm

@@ -10,6 +10,7 @@
 #include "layers/parameter.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/embedding.h"
+#include "parallel/thread_ranks.h"
 #include "safetensors_writer.h"
 #include "support.h"
 
@@ -17,10 +18,14 @@ namespace nanovllm::test {
 
 // A context that ops can run in: one thread, one rank, a little memory for activations.
 struct OpBench {
+  OpBench() : OpBench(one_rank) {}
+  explicit OpBench(Communicator& comm)
+      : ctx{.ops = cpu_ops(), .arena = arena, .comm = comm, .threads = &threads} {}
+
   Arena arena{host_device(), size_t{1} << 20};
-  SingleRank comm;
+  SingleRank one_rank;
   ThreadPool threads{1};
-  Context ctx{.ops = cpu_ops(), .arena = arena, .comm = comm, .threads = &threads};
+  Context ctx;
 };
 
 // A matrix as rows; a vector as one row.

@@ -117,6 +117,67 @@ TEST(RowParallelLinear, PartialSumsAreQuartersAndTheFirstHasTheBias) {
             (std::vector<float>{w(0, 0) + 2000, w(1, 0) + 2020, w(0, 2), w(1, 2), w(0, 5), w(1, 5), 0, 0}));
 }
 
+// The sums of a layer, as add_rms_norm adds them up.
+std::vector<float> whole_sum(const std::vector<float>& sums, size_t count) {
+  std::vector<float> whole(sums.begin(), sums.begin() + std::ptrdiff_t(count));
+  if (sums.size() == 4 * count)
+    for (size_t i = 0; i < count; ++i)
+      whole[i] = (sums[i] + sums[count + i]) + (sums[2 * count + i] + sums[3 * count + i]);
+  return whole;
+}
+
+// Every rank has the bits that one rank has, bias and all.
+TEST(RowParallelLinear, RanksAddUpToTheBitsOfOne) {
+  constexpr int64_t kIn = 24, kOut = 10, kTokens = 7;
+  const TestCheckpoint checkpoint(
+      {numbered_tensor(1, "o.weight", {kOut, kIn}), numbered_tensor(2, "o.bias", {kOut})});
+  std::vector<float> x(kTokens * kIn);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = float(int(i * 2654435761u % 2001) - 1000) / 7;
+  const auto sums_of = [&](int size) {
+    ThreadRanks ranks(size);
+    std::vector<std::vector<float>> sums(size_t(size),
+                                         std::vector<float>(size == 1 ? 4 * kTokens * kOut : kTokens * kOut));
+    std::vector<std::unique_ptr<RowParallelLinear>> layers;
+    for (int r = 0; r < size; ++r) {
+      layers.push_back(std::make_unique<RowParallelLinear>("o", kIn, kOut, LinearOptions{.bias = true},
+                                                           TensorParallel{r, size}));
+      load_layer(*layers.back(), checkpoint);
+    }
+    ranks.run([&](int r) {
+      test::OpBench bench(ranks.comm(r));
+      const int64_t columns = kIn / size;
+      Tensor mine = Tensor::view(x.data() + r * columns, DType::kF32, {kTokens, columns});
+      mine.stride[0] = kIn;
+      const RowParallelLinear& layer = *layers[size_t(r)];
+      layer.forward(
+          bench.ctx, mine,
+          Tensor::view(sums[size_t(r)].data(), DType::kF32, {layer.num_partial_sums(), kTokens, kOut}));
+      EXPECT_EQ(bench.arena.used(), 0u);
+    });
+    EXPECT_EQ(ranks.exchanges().all_reduces, size == 1 ? 0 : 1);
+    return sums;
+  };
+  const std::vector<float> want = whole_sum(sums_of(1)[0], kTokens * kOut);
+  EXPECT_NE(want, std::vector<float>(want.size(), 0));
+  for (const int size : {2, 4})
+    for (const std::vector<float>& got : sums_of(size)) EXPECT_EQ(got, want) << size << " ranks";
+}
+
+TEST(QKVParallelLinear, HeadsAreNotCutInPieces) {
+  const auto expect_refused = [](int num_heads, int num_kv_heads, int size, const std::string& text) {
+    test::expect_error(ErrorKind::kUnsupported, "attn.qkv_proj: has " + text, [&] {
+      QKVParallelLinear("attn.", 5, num_heads, num_kv_heads, 4, {}, {0, size});
+    });
+  };
+  expect_refused(14, 2, 4,
+                 "14 heads and 2 kv heads for 4 ranks, want multiples of 4, or kv heads that divide it");
+  expect_refused(6, 6, 4, "6 heads and 6 kv heads for 4 ranks");
+  expect_refused(12, 3, 2, "12 heads and 3 kv heads for 2 ranks, want multiples of 2");
+  expect_refused(12, 6, 4, "12 heads and 6 kv heads for 4 ranks");  // 24 rows would divide, and cut a head
+  QKVParallelLinear("attn.", 5, 14, 2, 4, {}, {0, 2});
+  QKVParallelLinear("attn.", 5, 12, 2, 4, {}, {0, 4});
+}
+
 TEST(RowParallelLinear, RefusesImpossibleSizes) {
   const auto text = [](int64_t in_features, int size) {
     return "o_proj: has " + std::to_string(in_features) + " inputs for " + std::to_string(size) +

@@ -1,6 +1,10 @@
 #include "layers/parameter.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <memory>
 
 #include "layers/layer_bench.h"
 
@@ -112,6 +116,71 @@ TEST(Parameter, AShardIsNotTheWholeTensor) {
   Parameter columns = Parameter::matrix({{"a", 4}}, 8, Shard::kColumns, {0, 2});
   test::expect_error(ErrorKind::kCheckpoint, "a is [4, 4] f32, want [4, 8]",
                      [&] { columns.load(bench.ctx, *checkpoint); });
+}
+
+TEST(Parameter, PaddedRowsAreZerosAtTheEndOfTheLastRanks) {
+  const TestCheckpoint checkpoint({numbered_tensor(1, "a", {5, 3}), numbered_tensor(2, "b", {40, 3})});
+  for (const int size : {1, 2, 4}) {
+    const int64_t count = (5 + size - 1) / size;
+    for (int rank = 0; rank < size; ++rank) {
+      const int64_t begin = std::min<int64_t>(5, rank * count), in_file = std::min(count, 5 - begin);
+      Rows want = numbered_rows(1, begin, in_file, 0, 3);
+      want.resize(size_t(count), std::vector<float>(3, 0));
+      EXPECT_EQ(load(Parameter::matrix({{"a", 5}}, 3, Shard::kPaddedRows, {rank, size}), checkpoint), want)
+          << rank << " of " << size;
+      EXPECT_EQ(load(Parameter::matrix({{"b", 40}}, 3, Shard::kPaddedRows, {rank, size}), checkpoint),
+                numbered_rows(2, rank * 40 / size, 40 / size, 0, 3));
+    }
+  }
+}
+
+// Makes whole pages of a mapped file unreadable: whoever touches them ends in a signal.
+class NoEntry {
+ public:
+  NoEntry(const std::byte* begin, const std::byte* end) {
+    const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE));
+    const uintptr_t first = (uintptr_t(begin) + page - 1) / page * page, last = uintptr_t(end) / page * page;
+    if (last <= first) return;
+    data_ = reinterpret_cast<void*>(first);
+    bytes_ = last - first;
+    EXPECT_EQ(mprotect(data_, bytes_, PROT_NONE), 0);
+  }
+  ~NoEntry() {
+    if (data_) mprotect(data_, bytes_, PROT_READ);
+  }
+  NoEntry(const NoEntry&) = delete;
+  NoEntry& operator=(const NoEntry&) = delete;
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+TEST(Parameter, ARankReadsOnlyItsShareOfTheFile) {
+  constexpr int64_t kRows = 8, kColumns = 8192;  // a quarter of a row is two pages
+  const TestCheckpoint checkpoint({numbered_tensor(1, "a", {kRows, kColumns})});
+  const std::byte* data = (*checkpoint).find("a")->data.data();
+  constexpr int64_t kSize = 4;
+  for (const Shard shard : {Shard::kRows, Shard::kPaddedRows, Shard::kColumns}) {
+    const bool columns = shard == Shard::kColumns;
+    for (int rank = 0; rank < kSize; ++rank) {
+      std::vector<std::unique_ptr<NoEntry>> closed;
+      size_t closed_bytes = 0;
+      for (int64_t row = 0; row < kRows; ++row)
+        for (int64_t quarter = 0; quarter < kSize; ++quarter) {
+          if ((columns ? quarter : row / (kRows / kSize)) == rank) continue;
+          const std::byte* begin =
+              data + (row * kColumns + quarter * kColumns / kSize) * int64_t(sizeof(float));
+          closed.push_back(std::make_unique<NoEntry>(begin, begin + kColumns / kSize * sizeof(float)));
+          closed_bytes += closed.back()->bytes();
+        }
+      EXPECT_GT(closed_bytes, size_t(kRows * kColumns) * 4 / 4);
+      const Rows rows = load(Parameter::matrix({{"a", kRows}}, kColumns, shard, {rank, kSize}), checkpoint);
+      EXPECT_EQ(rows, columns ? numbered_rows(1, 0, kRows, rank * kColumns / kSize, kColumns / kSize)
+                              : numbered_rows(1, rank * kRows / kSize, kRows / kSize, 0, kColumns));
+    }
+  }
 }
 
 TEST(Parameter, RefusesSizesThatDoNotDivideAmongTheRanks) {

@@ -93,5 +93,73 @@ TEST(ParallelLMHead, GivesALogitForEachTokenOfTheVocabulary) {
   }
 }
 
+// A vocabulary of any size over ranks: the same rows on all of them, the same logits on rank 0, and none of the padding.
+TEST(VocabParallel, RanksGiveWhatOneGives) {
+  std::vector<float> hidden(3 * kHidden);
+  for (size_t i = 0; i < hidden.size(); ++i) hidden[i] = float(i) / 8 - 1;
+  for (const int64_t vocab : {1, 2, 5, 21, 40, 65}) {
+    const TestCheckpoint checkpoint({numbered_tensor(1, "embed.weight", {vocab, kHidden}),
+                                     numbered_tensor(2, "head.weight", {vocab, kHidden})});
+    std::vector<int32_t> ids;
+    for (int64_t id = 0; id < vocab; ++id) ids.push_back(int32_t(id));
+    Rows want_logits;
+    for (const int size : {1, 2, 4}) {
+      ThreadRanks ranks(size);
+      std::vector<Rows> rows(static_cast<size_t>(size));
+      Rows logits;
+      std::vector<std::unique_ptr<VocabParallelEmbedding>> embeddings;
+      std::vector<std::unique_ptr<ParallelLMHead>> heads;
+      for (int r = 0; r < size; ++r) {
+        const TensorParallel tp{r, size};
+        embeddings.push_back(std::make_unique<VocabParallelEmbedding>("embed", vocab, kHidden, tp));
+        load_layer(*embeddings.back(), checkpoint);
+        heads.push_back(std::make_unique<ParallelLMHead>("head", vocab, kHidden, tp));
+        load_layer(*heads.back(), checkpoint);
+      }
+      ranks.run([&](int r) {
+        test::OpBench bench(ranks.comm(r));
+        std::vector<float> out(ids.size() * kHidden, -1);
+        embeddings[size_t(r)]->forward(bench.ctx, Tensor::view(ids.data(), DType::kI32, {vocab}),
+                                       Tensor::view(out.data(), DType::kF32, {vocab, kHidden}));
+        for (int64_t i = 0; i < vocab; ++i)
+          rows[size_t(r)].emplace_back(out.begin() + i * kHidden, out.begin() + (i + 1) * kHidden);
+        const Tensor all =
+            heads[size_t(r)]->forward(bench.ctx, Tensor::view(hidden.data(), DType::kF32, {3, kHidden}));
+        EXPECT_EQ(all.defined(), r == 0);
+        for (int64_t i = 0; r == 0 && i < 3; ++i)
+          logits.emplace_back(all.ptr<float>() + i * vocab, all.ptr<float>() + (i + 1) * vocab);
+        if (r == 0) {
+          EXPECT_EQ(all.shape[1], vocab);
+        }
+      });
+      for (const Rows& each : rows) EXPECT_EQ(each, numbered_rows(1, 0, vocab, 0, kHidden)) << vocab;
+      if (size == 1) want_logits = logits;
+      EXPECT_EQ(logits, want_logits) << vocab << " tokens, " << size << " ranks";
+    }
+  }
+}
+
+TEST(ParallelLMHead, TiedOverRanksItGivesTheWholeVocabulary) {
+  constexpr int64_t kOdd = 7;
+  const TestCheckpoint checkpoint({numbered_tensor(1, "embed.weight", {kOdd, kHidden})});
+  ThreadRanks ranks(4);
+  std::vector<std::unique_ptr<VocabParallelEmbedding>> embeddings;
+  for (int r = 0; r < 4; ++r) {
+    embeddings.push_back(
+        std::make_unique<VocabParallelEmbedding>("embed", kOdd, kHidden, TensorParallel{r, 4}));
+    load_layer(*embeddings.back(), checkpoint);
+  }
+  std::vector<float> hidden(kHidden, 0), got;
+  hidden[2] = 1;
+  ranks.run([&](int r) {
+    test::OpBench bench(ranks.comm(r));
+    const ParallelLMHead head(*embeddings[size_t(r)]);
+    const Tensor logits = head.forward(bench.ctx, Tensor::view(hidden.data(), DType::kF32, {1, kHidden}));
+    if (r == 0) got.assign(logits.ptr<float>(), logits.ptr<float>() + logits.num_elements());
+  });
+  ASSERT_EQ(got.size(), size_t{kOdd});
+  for (int64_t id = 0; id < kOdd; ++id) EXPECT_EQ(got[size_t(id)], test::numbered(1, id, 2));
+}
+
 }  // namespace
 }  // namespace nanovllm

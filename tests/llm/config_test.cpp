@@ -17,6 +17,10 @@ void expect_refused(std::string_view text, void (*change)(EngineConfig&)) {
 TEST(EngineConfig, DefaultsAreGood) { check_config(EngineConfig{}); }
 
 TEST(EngineConfig, RefusesWhatMakesNoSense) {
+  expect_refused("tensor_parallel_size: is 0, want 1, 2 or 4",
+                 [](EngineConfig& c) { c.tensor_parallel_size = 0; });
+  expect_refused("tensor_parallel_size: is 3, want 1, 2 or 4",
+                 [](EngineConfig& c) { c.tensor_parallel_size = 3; });
   expect_refused("num_threads: is -1, want at least 0", [](EngineConfig& c) { c.num_threads = -1; });
   expect_refused("num_threads: is 5000, want at most 1024", [](EngineConfig& c) { c.num_threads = 5000; });
   expect_refused("max_model_len: is -1, want at least 0", [](EngineConfig& c) { c.max_model_len = -1; });
@@ -42,7 +46,7 @@ TEST(EngineConfig, EveryOptionHasANameAndAHelpText) {
     EXPECT_TRUE(names.insert(name).second) << name;
     EXPECT_GT(std::string(help).size(), 10u) << name;
   });
-  EXPECT_EQ(names.size(), 9u);
+  EXPECT_EQ(names.size(), 10u);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The demo model gives each request the same tokens and the same logits, bit for bit, whatever its company, the chunks of
-// its prompt, what the cache held, how often it was preempted, the threads and the blocks.
+// its prompt, what the cache held, how often it was preempted, the threads, the ranks and the blocks.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -25,6 +25,7 @@ struct Conditions {
   int max_num_seqs = 64;
   int max_num_batched_tokens = 512;
   int num_threads = 1;
+  int tensor_parallel_size = 1;
   int block_size = 16;
   int num_tokens = 16384;  // of the cache
   PrefixCaching caching = PrefixCaching::kOn;
@@ -52,6 +53,7 @@ class Engine {
       : config_(read_model_config(test::demo_model())),
         runner_(test::demo_model(), config_,
                 {.ops = &cpu_ops(),
+                 .tensor_parallel_size = conditions.tensor_parallel_size,
                  .num_threads = conditions.num_threads,
                  .max_num_seqs = conditions.max_num_seqs,
                  .max_num_batched_tokens = conditions.max_num_batched_tokens,
@@ -165,6 +167,9 @@ TEST(SameBits, ACrowdOf64HoweverItIsRun) {
         Conditions{.name = "chunks of 1", .max_num_seqs = 1, .max_num_batched_tokens = 1},
         Conditions{.name = "chunks of 7", .max_num_seqs = 5, .max_num_batched_tokens = 7},
         Conditions{.name = "chunks of 16", .max_num_seqs = 8, .max_num_batched_tokens = 16},
+        Conditions{
+            .name = "two ranks, chunks of 64", .max_num_batched_tokens = 64, .tensor_parallel_size = 2},
+        Conditions{.name = "four ranks", .tensor_parallel_size = 4},
         Conditions{.name = "blocks of 1", .block_size = 1},
         Conditions{.name = "blocks of 32", .block_size = 32},
         Conditions{.name = "no cache", .caching = PrefixCaching::kOff}}) {
@@ -236,8 +241,10 @@ TEST(SameBits, LongPromptsInChunksAndFromTheCache) {
         .max_num_batched_tokens = 100,
         .num_threads = 2,
         .block_size = 5},
-        Conditions{
-            .name = "16, two threads", .max_num_seqs = 8, .max_num_batched_tokens = 16, .num_threads = 2}}) {
+        Conditions{.name = "16, two ranks",
+        .max_num_seqs = 8,
+        .max_num_batched_tokens = 16,
+        .tensor_parallel_size = 2}}) {
     SCOPED_TRACE(conditions.name);
     Engine engine(conditions);
     Answers got;

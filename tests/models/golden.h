@@ -37,8 +37,10 @@ inline std::vector<TokenId> reference_ids(const Checkpoint& reference, const std
   return {values.begin(), values.end()};
 }
 
-inline RunnerConfig small_runner(const OpTable& ops = cpu_ops(), int num_threads = 2) {
+inline RunnerConfig small_runner(const OpTable& ops = cpu_ops(), int num_threads = 2,
+                                 int tensor_parallel_size = 1) {
   return {.ops = &ops,
+          .tensor_parallel_size = tensor_parallel_size,
           .num_threads = num_threads,
           .max_num_seqs = 8,
           .max_num_batched_tokens = 256,
@@ -69,13 +71,18 @@ inline Sequence make_sequence(const std::vector<TokenId>& ids, int first_block, 
   return sequence;
 }
 
-// All positions of one prompt, run in chunks of `chunk` tokens.
+// All positions of one prompt that are not in the cache, run in chunks of `chunk` tokens.
 struct ForwardResult {
   std::vector<std::vector<float>> hidden_states;  // [num_layers + 1][num_tokens * hidden_size]
   std::vector<float> logits;                      // [num_tokens * vocab_size]
 };
 
-inline ForwardResult run_prompt(ModelRunner& runner, const std::vector<TokenId>& ids, int chunk) {
+inline constexpr int kFirstBlock = 3;
+
+// cached: how many tokens, whole blocks, an earlier run of the same prompt has left in the first blocks. The other blocks
+// are not the ones of that run.
+inline ForwardResult run_prompt(ModelRunner& runner, const std::vector<TokenId>& ids, int chunk,
+                                int cached = 0) {
   ForwardResult result;
   result.hidden_states.resize(size_t(runner.model().config().num_layers) + 1);
   const TraceHook hook = [&](std::string_view name, int layer, const Tensor& t) {
@@ -84,7 +91,10 @@ inline ForwardResult run_prompt(ModelRunner& runner, const std::vector<TokenId>&
     out.insert(out.end(), t.ptr<float>(), t.ptr<float>() + t.num_elements());
   };
   runner.set_trace(&hook);
-  Sequence sequence = make_sequence(ids, 3, int(ids.size() + 15) / 16);
+  Sequence sequence = make_sequence(ids, kFirstBlock, int(ids.size() + 15) / 16);
+  sequence.num_computed_tokens = cached;
+  if (cached > 0)
+    for (size_t i = size_t(cached) / 16; i < sequence.block_table.size(); ++i) sequence.block_table[i] += 60;
   Batch batch;
   while (sequence.num_uncomputed_tokens() > 0) {
     sequence.num_scheduled_tokens = std::min(chunk, sequence.num_uncomputed_tokens());

@@ -1,4 +1,4 @@
-// Every Qwen3 model of tests/golden against Hugging Face transformers in float32.
+// Every model of tests/golden against Hugging Face transformers in float32.
 //
 // The bound 2e-5 · max|reference| is the project's: both sides compute in float32 and differ in the order of
 // sums. A step of float32 has 6e-8 relative error; products here have up to 1,024 terms in up to three
@@ -8,7 +8,6 @@
 #include <numeric>
 #include <random>
 
-#include "base/file.h"
 #include "models/model_config.h"
 #include "safetensors_writer.h"
 
@@ -33,9 +32,28 @@ class GoldenModel : public testing::TestWithParam<Case> {
     prompt_ = test::reference_ids(reference_, "prompt_ids");
   }
 
-  std::unique_ptr<ModelRunner> make_runner(const OpTable& ops = cpu_ops()) {
+  std::unique_ptr<ModelRunner> make_runner(const OpTable& ops = cpu_ops(), int tensor_parallel_size = 1) {
     return std::make_unique<ModelRunner>(folder_.path(), read_model_config(folder_.path()),
-                                         test::small_runner(ops));
+                                         test::small_runner(ops, 2, tensor_parallel_size));
+  }
+
+  // Logits and hidden states of all prompt positions, or of those from `first` on.
+  void expect_reference(const test::ForwardResult& result, size_t first = 0) {
+    const std::vector<float> logits = test::reference_array(reference_, "logits");
+    const std::vector<float> hidden = test::reference_array(reference_, "hidden_states");
+    const auto expect_near = [&](const std::vector<float>& got, auto begin, auto end,
+                                 const std::string& what) {
+      const std::vector<float> want(begin, end);
+      const size_t skipped = want.size() / prompt_.size() * first;
+      EXPECT_LE(test::largest_difference(got, {want.begin() + std::ptrdiff_t(skipped), want.end()}),
+                kRelativeBound * test::largest(want))
+          << what;
+    };
+    expect_near(result.logits, logits.begin(), logits.end(), "logits");
+    const size_t num_states = result.hidden_states.size(), size = hidden.size() / num_states;
+    for (size_t i = 0; i < num_states; ++i)
+      expect_near(result.hidden_states[i], hidden.begin() + std::ptrdiff_t(i * size),
+                  hidden.begin() + std::ptrdiff_t((i + 1) * size), "layer " + std::to_string(i));
   }
 
   test::ScratchFolder folder_;
@@ -43,30 +61,59 @@ class GoldenModel : public testing::TestWithParam<Case> {
   std::vector<TokenId> prompt_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenModel,
-                         testing::Values(Case{"qwen3-tied-bf16", "config.json"},
-                                         Case{"qwen3-tied-bf16", "config.transformers4.json"},
-                                         Case{"qwen3-untied-f32", "config.json"},
-                                         Case{"qwen3-untied-f32", "config.transformers4.json"},
-                                         Case{"qwen3-head128-gqa8-bf16", "config.json"},
-                                         Case{"qwen3-head128-gqa8-bf16", "config.transformers4.json"}));
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const char* model :
+       {"qwen3-tied-bf16", "qwen3-untied-f32", "qwen3-head128-gqa8-bf16", "qwen3-bias-bf16",
+        "qwen3-yarn-f16-sharded", "qwen2-bias-bf16", "llama-tied-f32", "llama-bias-f32", "llama3-rope-bf16"})
+    for (const char* config : {"config.json", "config.transformers4.json"}) cases.push_back({model, config});
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenModel, testing::ValuesIn(all_cases()), [](const auto& info) {
+  std::string name = std::string(info.param.model) +
+                     (std::string_view(info.param.config) == "config.json" ? "_new" : "_old");
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
 
 TEST_P(GoldenModel, HiddenStatesAndLogitsAreTheReferences) {
-  const std::vector<float> logits = test::reference_array(reference_, "logits");
-  const std::vector<float> hidden = test::reference_array(reference_, "hidden_states");
   const auto runner = make_runner();
   for (const int chunk : {int(prompt_.size()), 1, 7, 16}) {
-    const test::ForwardResult result = test::run_prompt(*runner, prompt_, chunk);
-    EXPECT_LE(test::largest_difference(result.logits, logits), kRelativeBound * test::largest(logits))
-        << chunk;
-    const size_t size = result.hidden_states[0].size();
-    ASSERT_EQ(result.hidden_states.size() * size, hidden.size());
-    for (size_t layer = 0; layer < result.hidden_states.size(); ++layer) {
-      const std::vector<float> want(hidden.begin() + std::ptrdiff_t(layer * size),
-                                    hidden.begin() + std::ptrdiff_t((layer + 1) * size));
-      EXPECT_LE(test::largest_difference(result.hidden_states[layer], want),
-                kRelativeBound * test::largest(want))
-          << "layer " << layer << ", chunks of " << chunk;
+    SCOPED_TRACE(chunk);
+    expect_reference(test::run_prompt(*runner, prompt_, chunk));
+  }
+}
+
+// The first blocks hold what another request with the same beginning has computed.
+TEST_P(GoldenModel, APrefixHitChangesNoBit) {
+  for (const int size : {1, 2}) {
+    const auto runner = make_runner(cpu_ops(), size);
+    const test::ForwardResult whole = test::run_prompt(*runner, prompt_, 16);
+    const size_t vocab = whole.logits.size() / prompt_.size();
+    for (const int cached : {16, 48, 64}) {
+      SCOPED_TRACE(cached);
+      const test::ForwardResult rest = test::run_prompt(*runner, prompt_, 5, cached);
+      expect_reference(rest, size_t(cached));
+      EXPECT_TRUE(same_bits(
+          rest.logits, {whole.logits.begin() + std::ptrdiff_t(vocab * size_t(cached)), whole.logits.end()}));
+    }
+  }
+}
+
+TEST_P(GoldenModel, RanksGiveTheBitsOfOne) {
+  const test::ForwardResult want = test::run_prompt(*make_runner(), prompt_, int(prompt_.size()));
+  for (const int size : {2, 4}) {
+    const auto runner = make_runner(cpu_ops(), size);
+    for (const int chunk : {int(prompt_.size()), 1, 7, 16}) {
+      const test::ForwardResult got = test::run_prompt(*runner, prompt_, chunk);
+      EXPECT_TRUE(same_bits(got.logits, want.logits)) << size << " ranks, chunks of " << chunk;
+      for (size_t i = 0; i < want.hidden_states.size(); ++i)
+        EXPECT_TRUE(same_bits(got.hidden_states[i], want.hidden_states[i])) << size << " ranks, layer " << i;
     }
   }
 }
@@ -75,9 +122,7 @@ TEST_P(GoldenModel, ChunksGiveTheSameBits) {
   const auto runner = make_runner();
   const test::ForwardResult whole = test::run_prompt(*runner, prompt_, int(prompt_.size()));
   for (const int chunk : {1, 7, 16, 33}) {
-    const test::ForwardResult parts = test::run_prompt(*runner, prompt_, chunk);
-    EXPECT_EQ(std::memcmp(parts.logits.data(), whole.logits.data(), whole.logits.size() * sizeof(float)), 0)
-        << chunk;
+    EXPECT_TRUE(same_bits(test::run_prompt(*runner, prompt_, chunk).logits, whole.logits)) << chunk;
   }
 }
 
@@ -111,8 +156,7 @@ TEST_P(GoldenModel, EveryInstructionSetGivesTheSameBits) {
   const cpu::KernelList runnable = cpu::runnable_kernels();
   for (int i = 1; i < runnable.count; ++i) {
     const auto runner = make_runner(cpu_ops(runnable.sets[i]->instruction_set));
-    const test::ForwardResult got = test::run_prompt(*runner, prompt_, 11);
-    EXPECT_EQ(std::memcmp(got.logits.data(), want.logits.data(), want.logits.size() * sizeof(float)), 0)
+    EXPECT_TRUE(same_bits(test::run_prompt(*runner, prompt_, 11).logits, want.logits))
         << runnable.sets[i]->instruction_set;
   }
 }
@@ -201,21 +245,11 @@ TEST_P(GoldenModel, CompanyChangesNoBit) {
     one[0].start_step = 0;
     run_together(*runner, one, random);
     EXPECT_EQ(together[i].sequence.token_ids, one[0].sequence.token_ids);
-    ASSERT_EQ(together[i].logits.size(), one[0].logits.size());
-    EXPECT_EQ(
-        std::memcmp(together[i].logits.data(), one[0].logits.data(), one[0].logits.size() * sizeof(float)), 0)
-        << "request " << i;
+    EXPECT_TRUE(same_bits(together[i].logits, one[0].logits)) << "request " << i;
   }
 }
 
-TEST(GoldenModelYarn, IsRefusedByName) {
-  for (const char* config : {"config.json", "config.transformers4.json"})
-    test::expect_error(ErrorKind::kUnsupported, "rope_type is yarn", [&] {
-      parse_model_config(read_file(test::golden("qwen3-yarn-f16-sharded") / config), config);
-    });
-}
-
-// The sharded f16 checkpoint, its rope scaling aside: the same numbers as one f32 file, to which f16 widens exactly, give
+// The sharded f16 checkpoint: the same numbers as one f32 file, to which f16 widens exactly, give
 // the same bits. So every shard is found and every tensor is read from its own place in its own dtype.
 TEST(GoldenModelSharded, IsTheSameAsOneF32File) {
   const std::filesystem::path sharded = test::golden("qwen3-yarn-f16-sharded");
@@ -235,12 +269,12 @@ TEST(GoldenModelSharded, IsTheSameAsOneF32File) {
   const test::ScratchFolder folder;
   test::write_safetensors(folder / "model.safetensors", tensors);
 
-  const ModelConfig config = read_model_config(test::golden("qwen3-tied-bf16"));  // of the same shape
+  const ModelConfig config = read_model_config(sharded);
   ModelRunner from_shards(sharded, config, test::small_runner()),
       from_one(folder.path(), config, test::small_runner());
   const std::vector<TokenId> ids{5, 6, 7, 300, 2, 99};
   const test::ForwardResult a = test::run_prompt(from_shards, ids, 3), b = test::run_prompt(from_one, ids, 6);
-  EXPECT_EQ(std::memcmp(a.logits.data(), b.logits.data(), a.logits.size() * sizeof(float)), 0);
+  EXPECT_TRUE(same_bits(a.logits, b.logits));
   EXPECT_GT(test::largest(a.logits), 1);
 }
 

@@ -24,7 +24,9 @@ class Loaded {
     config.tie_word_embeddings = tied;
     model_.emplace(config, host_device(), 64, TensorParallel{});
     test::OpBench bench;
-    load_parameters(bench.ctx, open_checkpoint(folder_.path()), folder_.path().string(), *model_);
+    const Checkpoint checkpoint = open_checkpoint(folder_.path());
+    check_parameters(checkpoint, folder_.path().string(), *model_);
+    load_parameters(bench.ctx, checkpoint, *model_);
   }
 
   Decoder& model() { return *model_; }
@@ -50,10 +52,8 @@ void expect_refused(const std::vector<NamedTensor>& tensors, std::string text,
   if (const size_t at = text.find("FOLDER"); at != std::string::npos)
     text.replace(at, 6, folder.path().string());
   Decoder model(read_model_config(folder.path()), host_device(), 64, TensorParallel{});
-  test::OpBench bench;
-  test::expect_error(kind, text, [&] {
-    load_parameters(bench.ctx, open_checkpoint(folder.path()), folder.path().string(), model);
-  });
+  test::expect_error(
+      kind, text, [&] { check_parameters(open_checkpoint(folder.path()), folder.path().string(), model); });
 }
 
 std::vector<NamedTensor> without(const std::vector<std::string>& names) {
@@ -163,6 +163,24 @@ TEST(Load, AnUnreadableDtypeIsNamed) {
                  ErrorKind::kUnsupported);
 }
 
+// config.json may forget to say so: the tensors do not.
+TEST(Load, QuantizedWeightsAreRefusedByName) {
+  const std::string layer = "model.layers.0.self_attn.q_proj";
+  for (const auto& [suffix, format] :
+       std::vector<std::pair<std::string, std::string>>{{".qweight", "GPTQ or AWQ"},
+                                                        {".weight_scale_inv", "FP8"},
+                                                        {".weight_packed", "packed"},
+                                                        {".weight.absmax", "bitsandbytes 4-bit"},
+                                                        {".SCB", "bitsandbytes 8-bit"}}) {
+    std::vector<NamedTensor> tensors = without({layer + ".weight"});
+    tensors.push_back(zeros(layer + suffix, {4}));
+    expect_refused(tensors,
+                   "FOLDER: has " + layer + suffix + ", so its weights are quantized (" + format +
+                       "), want plain f32, f16 or bf16 weights: take the folder that it was made from",
+                   ErrorKind::kUnsupported);
+  }
+}
+
 TEST(Load, ATiedHeadInTheFileIsIgnored) {
   Loaded with_head(tiny_checkpoint(true), true), without_head(tiny_checkpoint(false), true);
   EXPECT_FALSE(with_head.parameters().contains("lm_head.weight"));
@@ -174,6 +192,29 @@ TEST(Load, ATiedHeadInTheFileIsIgnored) {
 TEST(Load, AnUntiedHeadIsItsOwn) {
   Loaded loaded(tiny_checkpoint());
   EXPECT_NE(loaded.model().lm_head().weight().data, loaded.model().embed_tokens().parameter().weight().data);
+}
+
+// Rank 0 has all parameters, which check_parameters rests on; others lack what only rank 0 adds.
+TEST(Load, ARankHasWhatIsLeftOfTheModel) {
+  test::ScratchFolder folder;
+  test::write_tiny_model(folder, test::tiny_bias_checkpoint(), 0, test::kTinyBiasConfig);
+  const ModelConfig config = read_model_config(folder.path());
+  const auto names_of = [&](TensorParallel tp) {
+    std::set<std::string> names;
+    Decoder model(config, host_device(), 64, tp);
+    model.visit_parameters([&](const Parameter& parameter) {
+      for (const ParameterPart& part : parameter.parts()) names.insert(part.name);
+    });
+    return names;
+  };
+  const std::set<std::string> all = names_of({0, 1});
+  EXPECT_EQ(names_of({0, 2}), all);
+  std::set<std::string> without_biases = all;
+  std::erase_if(without_biases, [](const std::string& name) {
+    return name.ends_with("o_proj.bias") || name.ends_with("down_proj.bias");
+  });
+  EXPECT_EQ(all.size() - without_biases.size(), 4u);
+  EXPECT_EQ(names_of({1, 2}), without_biases);
 }
 
 TEST(Load, InverseFrequenciesInTheFileAreIgnored) {

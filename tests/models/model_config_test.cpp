@@ -53,7 +53,7 @@ TEST(ModelConfig, ReadsEveryField) {
   EXPECT_EQ(c.head_dim, 4);
   EXPECT_EQ(c.max_position_embeddings, 64);
   EXPECT_EQ(c.rms_norm_eps, 1e-6f);
-  EXPECT_EQ(c.rope_theta, 1e6);
+  EXPECT_EQ(c.rope.theta, 1e6);
   EXPECT_FALSE(c.tie_word_embeddings);
   EXPECT_TRUE(c.qk_norm);
   EXPECT_FALSE(c.qkv_bias);
@@ -70,8 +70,8 @@ TEST(ModelConfig, BothStylesOfTransformersSayTheSame) {
           read_file(test::golden(model) / (i ? "config.transformers4.json" : "config.json")), "config.json");
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
     const auto& [a, b] = styles;
-    EXPECT_EQ(a.rope_theta, 1e6);
-    EXPECT_EQ(a.rope_theta, b.rope_theta);
+    EXPECT_EQ(a.rope.theta, 1e6);
+    EXPECT_EQ(a.rope.theta, b.rope.theta);
     EXPECT_EQ(a.head_dim, std::string(model).find("128") != std::string::npos ? 128 : 32);
     EXPECT_EQ(a.head_dim, b.head_dim);
     EXPECT_EQ(a.tie_word_embeddings, std::string(model).find("untied") == std::string::npos);
@@ -81,19 +81,6 @@ TEST(ModelConfig, BothStylesOfTransformersSayTheSame) {
   }
 }
 
-TEST(ModelConfig, YarnIsRefusedInBothStyles) {
-  for (const char* style : {"config.json", "config.transformers4.json"})
-    test::expect_error(ErrorKind::kUnsupported, "rope_type is yarn, want default", [&] {
-      parse_model_config(read_file(test::golden("qwen3-yarn-f16-sharded") / style), "config.json");
-    });
-  const Json yarn{{"rope_type", "yarn"}, {"factor", 4}};
-  expect_unsupported(changed({{"rope_scaling", yarn}}), "rope_scaling: rope_type is yarn, want default");
-  expect_unsupported(changed({{"rope_parameters", yarn}}),
-                     "rope_parameters: rope_type is yarn, want default");
-  expect_unsupported(changed({{"rope_scaling", {{"type", "linear"}, {"factor", 2}}}}),
-                     "rope_scaling: rope_type is linear, want default");
-}
-
 TEST(ModelConfig, RopeThetaInTheOldFormAndTheNew) {
   const Json nested{{"rope_theta", 5e5}, {"rope_type", "default"}};
   Json old_form = changed({{"rope_theta", 5e5}});
@@ -101,7 +88,7 @@ TEST(ModelConfig, RopeThetaInTheOldFormAndTheNew) {
   new_form["rope_parameters"] = nested;
   Json both = changed({{"rope_theta", 5e5}, {"rope_parameters", nested}, {"rope_scaling", nullptr}});
   for (const Json& form : {old_form, new_form, both}) {
-    EXPECT_EQ(parse(form).rope_theta, 5e5);
+    EXPECT_EQ(parse(form).rope.theta, 5e5);
     EXPECT_EQ(stderr_of(form), "");
   }
   expect_refused(changed({{"rope_theta", 10000}, {"rope_parameters", nested}}),
@@ -119,7 +106,7 @@ TEST(ModelConfig, WithoutRopeThetaTheFamilysIsTakenAndSaid) {
     EXPECT_EQ(stderr_of(config),
               "nanovllm: warning: config.json: has no rope_theta, taking the family's 1e+06\n");
     testing::internal::CaptureStderr();
-    EXPECT_EQ(parse(config).rope_theta, 1e6);
+    EXPECT_EQ(parse(config).rope.theta, 1e6);
     testing::internal::GetCapturedStderr();
   }
 }
@@ -135,13 +122,22 @@ TEST(ModelConfig, ARopeThetaThatIsNoneIsRefused) {
 
 TEST(ModelConfig, WhatWouldChangeTheResultIsRefusedByName) {
   expect_unsupported(changed({{"hidden_act", "gelu"}}), "hidden_act is gelu, want silu");
-  expect_unsupported(changed({{"use_sliding_window", true}}), "use_sliding_window is true, want false");
-  expect_unsupported(changed({{"quantization_config", {{"quant_method", "fp8"}}}}),
-                     "has a quantization_config, want");
-  expect_unsupported(changed({{"mlp_bias", true}}), "mlp_bias is true, want false");
+  for (const char* method : {"awq", "gptq", "fp8", "bitsandbytes", "compressed-tensors"})
+    expect_unsupported(changed({{"quantization_config", {{"quant_method", method}}}}),
+                       std::string("the weights are quantized (quant_method ") + method +
+                           "), want plain f32, f16 or bf16 weights: take the folder that it was made from");
+  expect_unsupported(changed({{"quantization_config", Json::object()}}),
+                     "the weights are quantized (quant_method not named)");
+  for (const char* key : {"embedding_multiplier", "residual_multiplier", "logits_scaling"})
+    expect_unsupported(changed({{key, 2}}), key + std::string(" other than 1 is not implemented"));
+  for (const char* key : {"rope_interleaved", "use_mrope", "use_qk_norm"})
+    expect_unsupported(changed({{key, true}}), key + std::string(" is true, want false"));
+  for (const char* key : {"attention_multiplier", "attn_logit_softcapping", "final_logit_softcapping",
+                          "attention_chunk_size", "no_rope_layers", "clip_qkv", "num_experts"})
+    expect_unsupported(changed({{key, 3}}), "has " + std::string(key) + ", which is not implemented");
   expect_unsupported(changed({{"partial_rotary_factor", 0.5}}), "partial_rotary_factor other than 1");
   expect_unsupported(changed({{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}),
-                     "rope_parameters: partial_rotary_factor other than 1");
+                     "rope_parameters: has partial_rotary_factor, which is not implemented");
   expect_unsupported(changed({{"layer_types", {"full_attention", "sliding_attention"}}}),
                      R"(layer_types has "sliding_attention", want only full_attention)");
   expect_unsupported(changed({{"layer_types", 5}}), "layer_types has 5, want only full_attention");
@@ -156,8 +152,11 @@ TEST(ModelConfig, WhatChangesNothingIsTaken) {
                       {"partial_rotary_factor", 1.0},
                       {"layer_types", {"full_attention", "full_attention"}},
                       {"attention_dropout", 0.1},
-                      {"some_future_field", {1, 2}}};
+                      {"final_logit_softcapping", nullptr},
+                      {"logits_scaling", 1.0},
+                      {"use_mrope", false}};
   EXPECT_EQ(parse(changed(harmless)).hidden_size, 8);
+  EXPECT_EQ(stderr_of(changed(harmless)), "");
 }
 
 TEST(ModelConfig, AnUnknownArchitectureIsToldTheKnownOnes) {

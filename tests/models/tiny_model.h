@@ -44,6 +44,24 @@ inline std::vector<TinyTensor> tiny_tensors(bool with_lm_head = true) {
   return tensors;
 }
 
+// A Llama of the same sizes with a bias wherever one can be.
+inline constexpr const char* kTinyBiasConfig = R"({
+  "architectures": ["LlamaForCausalLM"], "vocab_size": 21, "hidden_size": 8, "intermediate_size": 12,
+  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4,
+  "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
+  "attention_bias": true, "mlp_bias": true, "tie_word_embeddings": false})";
+
+inline std::vector<TinyTensor> tiny_bias_tensors() {
+  std::vector<TinyTensor> tensors;
+  for (const TinyTensor& tensor : tiny_tensors()) {
+    if (tensor.name.ends_with("q_norm.weight") || tensor.name.ends_with("k_norm.weight")) continue;
+    tensors.push_back(tensor);
+    if (const size_t at = tensor.name.find("_proj.weight"); at != std::string::npos)
+      tensors.push_back({tensor.name.substr(0, at) + "_proj.bias", {tensor.shape[0]}});
+  }
+  return tensors;
+}
+
 // Element i of a tensor: multiples of 1/16 from -4 to 4, of its own in each tensor.
 inline float tiny_value(const std::string& name, int64_t i) {
   uint32_t h = uint32_t(std::hash<std::string_view>()(name)) + uint32_t(i) * 2654435761u;
@@ -76,10 +94,16 @@ inline std::vector<NamedTensor> tiny_checkpoint(bool with_lm_head = true) {
   return tiny_checkpoint_in([](const std::string&) { return DType::kF32; }, with_lm_head);
 }
 
+inline std::vector<NamedTensor> tiny_bias_checkpoint() {
+  std::vector<NamedTensor> result;
+  for (const TinyTensor& tensor : tiny_bias_tensors()) result.push_back(tiny_tensor(tensor, DType::kF32));
+  return result;
+}
+
 // A model folder of its own with these tensors.
 inline void write_tiny_model(const ScratchFolder& folder, const std::vector<NamedTensor>& tensors,
-                             size_t misalignment = 0) {
-  folder.write("config.json", kTinyConfig);
+                             size_t misalignment = 0, std::string_view config = kTinyConfig) {
+  folder.write("config.json", config);
   write_safetensors(folder / "model.safetensors", tensors, misalignment);
 }
 

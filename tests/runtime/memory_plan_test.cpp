@@ -163,7 +163,7 @@ TEST(MemoryPlan, TheLargestStepTakesWhatWasMeasured) {
                           .num_blocks = 64};
       ModelRunner runner(test::golden(model), read_model_config(test::golden(model)), config);
       const size_t planned = runner.memory_plan().activation_bytes;
-      EXPECT_EQ(planned, measure_activations(cpu_ops(), runner.model(),
+      EXPECT_EQ(planned, measure_activations(cpu_ops(), runner.model(), {},
                                              {.max_num_tokens = num_tokens,
                                               .max_num_seqs = num_seqs,
                                               .max_num_sampled = num_seqs,

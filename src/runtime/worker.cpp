@@ -1,0 +1,90 @@
+#include "runtime/worker.h"
+
+#include <algorithm>
+
+#include "models/load.h"
+
+namespace nanovllm {
+
+BatchLimits RunnerConfig::batch_limits() const {
+  return {.max_num_tokens = max_num_batched_tokens,
+          .max_num_seqs = max_num_seqs,
+          .max_num_sampled = logits_for_all_rows ? max_num_batched_tokens : max_num_seqs,
+          .max_blocks = (max_model_len + block_size - 1) / block_size,
+          .block_size = block_size};
+}
+
+Worker::Worker(const ModelConfig& model_config, const RunnerConfig& config, Communicator& comm)
+    : config_(config),
+      comm_(comm),
+      threads_(std::max(1, config.num_threads / comm.size())),
+      model_(model_config, *config.ops->device, config.max_model_len, {comm.rank(), comm.size()}) {}
+
+void Worker::load(const Checkpoint& checkpoint) {
+  Arena none(*config_.ops->device, 0);
+  Context ctx{.ops = *config_.ops, .arena = none, .comm = comm_, .threads = &threads_};
+  load_parameters(ctx, checkpoint, model_);
+}
+
+MemoryPlan Worker::measure() {
+  MemoryPlan plan{.weight_bytes = model_.rope_table_bytes()};
+  model_.visit_parameters([&](const Parameter& parameter) { plan.weight_bytes += parameter.bytes(); });
+  plan.step_weight_bytes = plan.weight_bytes - model_.rope_table_bytes();
+  if (!model_.config().tie_word_embeddings)
+    plan.step_weight_bytes -= model_.embed_tokens().parameter().bytes();
+  plan.activation_bytes = activation_bytes_ = measure_activations(
+      *config_.ops, model_, {comm_.rank(), comm_.size()}, config_.batch_limits(), threads_.num_threads());
+  plan.kv_block_bytes =
+      KvCache::block_bytes(*config_.ops, model_.config(), model_.num_kv_heads(), config_.block_size);
+  return plan;
+}
+
+void Worker::allocate(int num_blocks) {
+  const BatchLimits limits = config_.batch_limits();
+  arena_ = std::make_unique<Arena>(*config_.ops->device, activation_bytes_);
+  cache_ = std::make_unique<KvCache>(*config_.ops, model_.config(), model_.num_kv_heads(), num_blocks,
+                                     config_.block_size);
+  inputs_ = std::make_unique<InputBuffers>(*config_.ops->device, limits);
+  sampled_ids_.resize(size_t(limits.max_num_sampled));
+}
+
+Context Worker::context() {
+  return {.ops = *config_.ops, .arena = *arena_, .comm = comm_, .threads = &threads_, .trace = trace_};
+}
+
+Tensor Worker::forward(Context& ctx, const Batch& batch) {
+  inputs_->upload(batch);
+  ModelInput in = inputs_->model_input();
+  in.kv = cache_->layers();
+  logits_ = {};
+  if (batch.num_block_copies() > 0)
+    copy_blocks(ctx, {.layers = in.kv, .block_copies = inputs_->block_copies()});
+  return model_.forward(ctx, in);
+}
+
+Tensor Worker::run_logits(const Batch& batch) {
+  Context ctx = context();
+  const Arena::Scope scope(*arena_);  // the memory stays as it is until the next step
+  return logits_ = model_.compute_logits(ctx, forward(ctx, batch));
+}
+
+std::span<const TokenId> Worker::run(const Batch& batch) {
+  const size_t num_sampled = size_t(batch.num_sampled());
+  Context ctx = context();
+  const Arena::Scope scope(*arena_);
+  const Tensor hidden = forward(ctx, batch);
+  if (num_sampled == 0) return {};  // only chunks of prompts
+  logits_ = model_.compute_logits(ctx, hidden);
+  if (comm_.rank() != 0) return {};
+  SampleArgs args = inputs_->sample_args();
+  args.logits = logits_;
+  args.out = arena_->make(DType::kI32, {int64_t(num_sampled)});
+  args.num_valid_tokens = config_.num_valid_tokens > 0
+                              ? std::min(config_.num_valid_tokens, args.logits.shape[1])
+                              : args.logits.shape[1];
+  sample(ctx, args);
+  config_.ops->device->download(sampled_ids_.data(), args.out.data, num_sampled * sizeof(TokenId));
+  return {sampled_ids_.data(), num_sampled};
+}
+
+}  // namespace nanovllm

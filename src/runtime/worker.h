@@ -1,0 +1,74 @@
+// One rank of a model: its share of the weights and of the KV cache, its activations. Its methods are called on its rank's
+// thread (parallel/thread_ranks.h), by all ranks together; runtime/model_runner.h leads them.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "base/thread_pool.h"
+#include "checkpoint/checkpoint.h"
+#include "models/decoder.h"
+#include "ops/ops.h"
+#include "runtime/input_buffers.h"
+#include "runtime/kv_cache.h"
+#include "runtime/memory_plan.h"
+
+namespace nanovllm {
+
+struct RunnerConfig {
+  const OpTable* ops = nullptr;
+  int tensor_parallel_size = 1;
+  int num_threads = 1;  // of all ranks together, at least one each
+  int max_num_seqs = 1;
+  int max_num_batched_tokens = 1;
+  int max_model_len = 1;
+  int block_size = 16;
+  int num_blocks = 0;                // 0: as many as max_kv_bytes allows and all sequences together can use
+  size_t max_kv_bytes = 0;           // 0: a quarter of the memory that is available after loading
+  int64_t num_valid_tokens = 0;      // ids that may be sampled; 0: all of the vocabulary
+  bool logits_for_all_rows = false;  // scoring and tests: room for logits of every token of a step
+
+  BatchLimits batch_limits() const;
+};
+
+class Worker {
+ public:
+  // Declares the parameters. comm outlives this.
+  Worker(const ModelConfig& model_config, const RunnerConfig& config, Communicator& comm);
+
+  void load(const Checkpoint& checkpoint);
+  // After load: what this rank will take, num_blocks aside.
+  MemoryPlan measure();
+  void allocate(int num_blocks);  // after measure
+
+  // After allocate: one step. → logits [num_sampled, vocab_size] of rank 0, valid until the next step
+  Tensor run_logits(const Batch& batch);
+  // Rank 0 samples them too: [num_sampled] ids. The others give nothing.
+  std::span<const TokenId> run(const Batch& batch);
+
+  Decoder& model() { return model_; }
+  const Decoder& model() const { return model_; }
+  const Tensor& logits() const { return logits_; }
+  int num_threads() const { return threads_.num_threads(); }
+  size_t arena_peak() const { return arena_->peak(); }
+  void set_trace(const TraceHook* trace) { trace_ = trace; }
+
+ private:
+  Context context();
+  Tensor forward(Context& ctx, const Batch& batch);
+
+  RunnerConfig config_;
+  Communicator& comm_;
+  ThreadPool threads_;
+  Decoder model_;
+  size_t activation_bytes_ = 0;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<InputBuffers> inputs_;
+  std::vector<TokenId> sampled_ids_;
+  Tensor logits_;  // of the last step, in the arena
+  const TraceHook* trace_ = nullptr;
+};
+
+}  // namespace nanovllm
