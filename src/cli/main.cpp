@@ -1,6 +1,7 @@
 // The program: subcommands and their flags. What each does is in its own file.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <type_traits>
@@ -8,6 +9,7 @@
 #include "base/error.h"
 #include "cli/bench.h"
 #include "cli/chat.h"
+#include "cli/find_model.h"
 #include "cli/generate.h"
 #include "cli/tokenize.h"
 
@@ -53,8 +55,19 @@ CLI::Validator no_sign() {
           ""};
 }
 
+constexpr const char* kModelHelp =
+    "model folder in Hugging Face's form, or a name that Hugging Face's or ModelScope's tools have "
+    "downloaded: "
+    "Qwen/Qwen3-0.6B";
+
+// As it was typed, to where it lies.
+void resolve_model(std::filesystem::path& model) {
+  unprotect(model);
+  model = find_model(model, model_caches([](const char* name) { return std::getenv(name); }));
+}
+
 void add_engine_flags(CLI::App& app, EngineConfig& config) {
-  app.add_option("model", config.model, "model folder in Hugging Face's form")->required();
+  app.add_option("model", config.model, kModelHelp)->required();
   visit_options(config, [&](const char* name, auto& field, const char* help) {
     if constexpr (std::is_same_v<std::decay_t<decltype(field)>, bool>)
       app.add_flag(flag_name(name) + ",!--no-" + flag_name(name).substr(2), field, help)->group("Engine");
@@ -89,7 +102,7 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags, const std::string& when) {
 }
 
 void add_tokenize_flags(CLI::App& app, TokenizeOptions& options) {
-  app.add_option("model", options.model, "folder with tokenizer.json")->required();
+  app.add_option("model", options.model, kModelHelp)->required();
   CLI::Option* text = app.add_option("text", options.text, "the text, or with --decode the token ids");
   CLI::Option* input = app.add_option("--input", options.input, "file of the text (- is standard input)")
                            ->capture_default_str();
@@ -197,7 +210,7 @@ int run(int argc, char** argv) {
   }
   if (generate_app.parsed()) {
     for (std::string& prompt : generate.prompts) unprotect(prompt);
-    unprotect_all(generate.engine.model, generate.input, generate.output, generate.chat.system);
+    unprotect_all(generate.input, generate.output, generate.chat.system);
     const ChatFlags& flags = generate.chat;
     if (!generate.apply_chat_template && generate.input.empty() &&
         (flags.no_think || flags.special_tokens_in_messages || !flags.system.empty())) {
@@ -208,23 +221,26 @@ int run(int argc, char** argv) {
       std::cerr << "nanovllm: generate: want prompts, as arguments or with --input\n";
       return kUsageError;
     }
+    resolve_model(generate.engine.model);
     return run_generate(generate);
   }
   if (tokenize_app.parsed()) {
     if (tokenize.text) unprotect(*tokenize.text);
-    unprotect_all(tokenize.model, tokenize.input, tokenize.chat);
+    unprotect_all(tokenize.input, tokenize.chat);
+    resolve_model(tokenize.model);
     return run_tokenize(tokenize);
   }
   if (throughput_app.parsed()) {
-    unprotect(throughput.engine.model);
+    resolve_model(throughput.engine.model);
     return run_throughput(throughput);
   }
   if (latency_app.parsed()) {
-    unprotect(latency.engine.model);
+    resolve_model(latency.engine.model);
     return run_latency(latency);
   }
   if (chat.prompt) unprotect(*chat.prompt);
-  unprotect_all(chat.engine.model, chat.chat.system);
+  unprotect_all(chat.chat.system);
+  resolve_model(chat.engine.model);
   return run_chat(chat);
 }
 

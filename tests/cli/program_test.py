@@ -20,8 +20,9 @@ DEMO = str(SOURCE / "models" / "demo")
 GOLDEN = SOURCE / "tests" / "golden"
 
 
-def run(*arguments, stdin="", program=PROGRAM):
-    return subprocess.run([program, *arguments], input=stdin, capture_output=True, text=True, timeout=300)
+def run(*arguments, stdin="", program=PROGRAM, **variables):
+    return subprocess.run([program, *arguments], input=stdin, capture_output=True, text=True, timeout=300,
+                          env={**os.environ, **variables})
 
 
 class Program(unittest.TestCase):
@@ -408,6 +409,61 @@ class Usage(Program):
         self.assertEqual(result.returncode, 0)
         for flag in ("--max-model-len", "--temperature", "--input", "--chat"):
             self.assertIn(flag, result.stdout)
+
+
+class Names(Program):
+    """Models named as on a hub are looked up in the caches of this machine."""
+
+    def setUp(self):
+        super().setUp()
+        self.snapshot = self.folder / "hub" / "models--Someone--Tiny-0.1B" / "snapshots" / "0123abc"
+        self.snapshot.parent.mkdir(parents=True)
+        shutil.copytree(DEMO, self.snapshot)
+
+    def test_from_the_cache(self):
+        for arguments in (("generate", "Someone/Tiny-0.1B", "Once", "--max-tokens", "3", "--temperature", "0"),
+                          ("chat", "Someone/Tiny-0.1B", "--prompt", "Hi", "--max-tokens", "3"),
+                          ("tokenize", "Someone/Tiny-0.1B", "Once"),
+                          ("bench", "latency", "Someone/Tiny-0.1B", "--context", "9", "--output-len", "2", "--runs", "1")):
+            for variables in ({"HF_HOME": str(self.folder)}, {"HF_HUB_CACHE": str(self.folder / "hub")}):
+                result = run(*arguments, **variables)
+                self.assertEqual((result.returncode, result.stderr), (0, ""), arguments)
+
+    def test_not_there(self):
+        self.expect_error(run("generate", "Someone/Other", "a", HF_HOME=str(self.folder)),
+                          "Someone/Other: no such folder", str(self.folder / "hub" / "models--Someone--Other"))
+
+    def test_a_folder_that_is_none(self):
+        self.expect_error(run("generate", "./Someone/Other", "a", HF_HOME=str(self.folder)),
+                          "./Someone/Other: no such folder, want a Hugging Face model folder")
+
+
+class Ranks(Program):
+    def test_the_same_story(self):
+        arguments = ("Once upon a time", "The mouse", "--temperature", "0.8", "--seed", "5", "--max-tokens", "30",
+                     "--format", "jsonl")
+        alone = self.generate(DEMO, *arguments)
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        for size in ("2", "4"):
+            ranks = self.generate(DEMO, *arguments, "--tensor-parallel-size", size)
+            self.assertEqual((ranks.returncode, ranks.stderr), (0, ""))
+            self.assertEqual(ranks.stdout, alone.stdout)
+
+    def test_bench_answers(self):
+        arguments = ("bench", "throughput", DEMO, "--num-prompts", "3", "--min-input-len", "3", "--max-input-len", "9",
+                     "--min-output-len", "2", "--max-output-len", "5", "--json")
+        answers = [json.loads(run(*arguments, "--tensor-parallel-size", size).stdout)["answers"] for size in "124"]
+        self.assertEqual(len(set(answers)), 1)
+
+    def test_impossible_sizes(self):
+        for size in ("0", "3", "8", "-1"):
+            self.expect_error(self.generate(DEMO, "a", "--tensor-parallel-size", size),
+                              f"tensor_parallel_size: is {size}, want 1, 2 or 4")
+        folder = self.model()
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 161}))
+        self.expect_error(self.generate(folder, "[1]", "--tensor-parallel-size", "2"),
+                          "tensor_parallel_size: is 2, want 1 for this model")
 
 
 class Bench(Program):
