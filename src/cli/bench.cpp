@@ -116,7 +116,7 @@ double median(std::vector<double> values) {
 ordered_json describe(const LLM& llm, const BenchOptions& options, const char* what, double bandwidth) {
   return {{"what", what},
           {"machine", machine_name(llm.runner().num_threads(), llm.runner().ops().instruction_set)},
-          {"model", options.engine.model.string()},
+          {"model", options.model_name},
           {"seed", options.seed},
           {"read_bandwidth_gb_per_s", bandwidth}};
 }

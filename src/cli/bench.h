@@ -5,11 +5,12 @@
 //                randint(100, 1024). 142,827 prompt and 133,966 output tokens
 //   latency      one request at a time: time to the first token, and per token after it
 //
-// Requests have fixed seeds, so two runs with the same options give the same hash of the last step's logits. (With other
-// limits the last step may hold other rows.)
+// Requests have fixed seeds, so the same workload gives the same hash of all answers, whatever the limits, threads and ranks;
+// and with the same limits the same hash of the last step's logits (with others that step may hold other rows).
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/token.h"
@@ -19,7 +20,8 @@ namespace nanovllm::cli {
 
 struct BenchOptions {
   EngineConfig engine;
-  uint64_t seed = 0;  // of the workload
+  std::string model_name;  // as it was asked for
+  uint64_t seed = 0;       // of the workload
   bool json = false;
 };
 

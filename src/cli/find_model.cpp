@@ -34,34 +34,62 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-// Empty where the cache does not have it.
-fs::path find_snapshot(const fs::path& repository) {
+// What one cache says of a model: its folder, or what there is instead.
+struct Found {
+  fs::path folder;
+  std::string instead = "not there";
+};
+
+Found check_folder(const fs::path& folder) {
+  std::error_code ignored;
+  if (!is_folder(folder)) return {};
+  for (const char* file : {"config.json", "tokenizer.json"})
+    if (fs::exists(folder / file, ignored)) return {.folder = folder};
+  return {.instead = "not downloaded whole"};
+}
+
+// The snapshot that refs/main names, or the only one.
+Found find_snapshot(const fs::path& repository) {
   const fs::path snapshots = repository / "snapshots";
   std::string commit;
   if (std::ifstream(repository / "refs" / "main") >> commit && is_word(commit) &&
       is_folder(snapshots / commit))
-    return snapshots / commit;
+    return check_folder(snapshots / commit);
   std::error_code ignored;
   std::vector<fs::path> folders;
   for (const auto& entry : fs::directory_iterator(snapshots, ignored)) folders.push_back(entry.path());
-  return folders.size() == 1 && is_folder(folders[0]) ? folders[0] : fs::path();
+  if (folders.size() > 1)
+    return {.instead =
+                std::to_string(folders.size()) + " snapshots and no refs/main: give one of them as folder"};
+  return folders.empty() ? Found{} : check_folder(folders[0]);
+}
+
+// "~/models", as shells have it and the hubs' tools read it.
+fs::path expand_home(const std::string& path, const std::string& home) {
+  return path == "~" || path.starts_with("~/") ? fs::path(home + path.substr(1)) : fs::path(path);
 }
 
 }  // namespace
 
 ModelCaches model_caches(const std::function<const char*(const char*)>& get) {
-  const auto path = [&](const char* name) {
-    const char* value = get(name);
-    return fs::path(value ? value : "");
+  const char* home_variable = get("HOME");
+  const std::string home = home_variable ? home_variable : "";
+  // The first variable that is set; empty: none, and no home to put the default in.
+  const auto first_of = [&](std::initializer_list<std::pair<const char*, const char*>> variables,
+                            const char* below_home) {
+    for (const auto& [name, below] : variables)
+      if (const char* value = get(name); value && *value)
+        return *below ? expand_home(value, home) / below : expand_home(value, home);
+    return home.empty() ? fs::path() : home / fs::path(below_home);
   };
-  const fs::path home = path("HOME") / ".cache";
-  const fs::path cache = path("XDG_CACHE_HOME").empty() ? home : path("XDG_CACHE_HOME");
-  const fs::path hf_home = path("HF_HOME").empty() ? cache / "huggingface" : path("HF_HOME");
-  ModelCaches caches{.hugging_face = path("HF_HUB_CACHE").empty() ? hf_home / "hub" : path("HF_HUB_CACHE")};
-  // Its versions put models at three depths.
-  const fs::path model_scope =
-      path("MODELSCOPE_CACHE").empty() ? home / "modelscope" / "hub" : path("MODELSCOPE_CACHE");
-  caches.model_scope = {model_scope / "models", model_scope, model_scope / "hub"};
+  ModelCaches caches{.hugging_face = first_of({{"HF_HUB_CACHE", ""},
+                                               {"HUGGINGFACE_HUB_CACHE", ""},
+                                               {"HF_HOME", "hub"},
+                                               {"XDG_CACHE_HOME", "huggingface/hub"}},
+                                              ".cache/huggingface/hub")};
+  // ModelScope's versions put models at three depths.
+  const fs::path model_scope = first_of({{"MODELSCOPE_CACHE", ""}}, ".cache/modelscope/hub");
+  if (!model_scope.empty()) caches.model_scope = {model_scope / "models", model_scope, model_scope / "hub"};
   return caches;
 }
 
@@ -70,18 +98,28 @@ fs::path find_model(const fs::path& name, const ModelCaches& caches) {
   const std::optional<HubName> hub = parse_hub_name(name.string());
   if (!hub || fs::exists(name, ignored)) return name;
 
-  const fs::path repository = caches.hugging_face / ("models--" + hub->owner + "--" + hub->model);
-  std::string tried = repository.string();
-  if (const fs::path snapshot = find_snapshot(repository); !snapshot.empty()) return snapshot;
+  std::string tried;
+  const auto add_tried = [&](const fs::path& path, const Found& found) {
+    tried += (tried.empty() ? "" : ", ") + path.string() + " (" + found.instead + ")";
+  };
+  if (!caches.hugging_face.empty()) {
+    const fs::path repository = caches.hugging_face / ("models--" + hub->owner + "--" + hub->model);
+    const Found found = find_snapshot(repository);
+    if (!found.folder.empty()) return found.folder;
+    add_tried(repository, found);
+  }
   std::string masked;  // ModelScope writes a dot as three underscores
   for (const char c : hub->model) masked += c == '.' ? "___" : std::string(1, c);
   for (const fs::path& cache : caches.model_scope) {
     const fs::path folder = cache / hub->owner / masked;
-    tried += ", " + folder.string();
-    if (is_folder(folder)) return folder;
+    const Found found = check_folder(folder);
+    if (!found.folder.empty()) return found.folder;
+    add_tried(folder, found);
   }
-  fail(ErrorKind::kConfig, name.string(), ": no such folder, and no model of that name in ", tried,
-       ": want a model folder, or one that Hugging Face's or ModelScope's tools have downloaded");
+  fail(ErrorKind::kConfig, name.string(),
+       ": no such folder, and no model of that name in the caches of this machine: ",
+       tried.empty() ? "HOME is not set" : tried,
+       "; want a model folder, or one that Hugging Face's or ModelScope's tools have downloaded");
 }
 
 }  // namespace nanovllm::cli

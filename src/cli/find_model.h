@@ -10,12 +10,12 @@
 namespace nanovllm::cli {
 
 struct ModelCaches {
-  std::filesystem::path hugging_face;              // holds models--Qwen--Qwen3-0.6B
+  std::filesystem::path hugging_face;              // holds models--Qwen--Qwen3-0.6B; empty: there is none
   std::vector<std::filesystem::path> model_scope;  // hold Qwen/Qwen3-0___6B
 };
 
-// get: the value of an environment variable, null where it is not set. HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME,
-// MODELSCOPE_CACHE and HOME count, as for the hubs' tools.
+// get: the value of an environment variable, null where it is not set. HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME,
+// XDG_CACHE_HOME, MODELSCOPE_CACHE and HOME count, as for the hubs' tools.
 ModelCaches model_caches(const std::function<const char*(const char*)>& get);
 
 // The folder of a model: `name` itself if it exists or is no name as on a hub, else what a cache has, of Hugging Face's the

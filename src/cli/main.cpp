@@ -56,14 +56,15 @@ CLI::Validator no_sign() {
 }
 
 constexpr const char* kModelHelp =
-    "model folder in Hugging Face's form, or a name that Hugging Face's or ModelScope's tools have "
-    "downloaded: "
-    "Qwen/Qwen3-0.6B";
+    "model folder in Hugging Face's form, or the name of one that Hugging Face's or ModelScope's tools have "
+    "downloaded: Qwen/Qwen3-0.6B";
 
-// As it was typed, to where it lies.
-void resolve_model(std::filesystem::path& model) {
+// From what was typed, which is returned, to where it lies.
+std::string resolve_model(std::filesystem::path& model) {
   unprotect(model);
-  model = find_model(model, model_caches([](const char* name) { return std::getenv(name); }));
+  const std::string name = model.string();
+  model = find_model(model, model_caches([](const char* variable) { return std::getenv(variable); }));
+  return name;
 }
 
 void add_engine_flags(CLI::App& app, EngineConfig& config) {
@@ -231,11 +232,11 @@ int run(int argc, char** argv) {
     return run_tokenize(tokenize);
   }
   if (throughput_app.parsed()) {
-    resolve_model(throughput.engine.model);
+    throughput.model_name = resolve_model(throughput.engine.model);
     return run_throughput(throughput);
   }
   if (latency_app.parsed()) {
-    resolve_model(latency.engine.model);
+    latency.model_name = resolve_model(latency.engine.model);
     return run_latency(latency);
   }
   if (chat.prompt) unprotect(*chat.prompt);

@@ -25,14 +25,14 @@ std::optional<Parameter> make_bias(const std::vector<LinearPart>& parts, LinearO
 // ranks.
 int segments_of(const std::string& name, int64_t in_features, TensorParallel tp) {
   if (in_features % 4 == 0 && 4 % tp.size == 0) return 4 / tp.size;
-  if (tp.size == 1) return 1;
+  if (RowParallelLinear::can_split(in_features, tp.size)) return 1;
   fail(ErrorKind::kUnsupported, name, ": has ", in_features, " inputs for ", tp.size,
        " ranks, want a multiple of 4 inputs and 1, 2 or 4 ranks");
 }
 
 // A head is computed by one rank, with the kv head that it reads.
 TensorParallel check_heads(const std::string& prefix, int num_heads, int num_kv_heads, TensorParallel tp) {
-  if (num_heads % tp.size != 0 || (num_kv_heads % tp.size != 0 && tp.size % num_kv_heads != 0))
+  if (!QKVParallelLinear::can_split(num_heads, num_kv_heads, tp.size))
     fail(ErrorKind::kUnsupported, prefix, "qkv_proj: has ", num_heads, " heads and ", num_kv_heads,
          " kv heads for ", tp.size, " ranks, want multiples of ", tp.size, ", or kv heads that divide it");
   return tp;
@@ -62,6 +62,14 @@ QKVParallelLinear::QKVParallelLinear(const std::string& prefix, int64_t hidden_s
            {prefix + "k_proj", int64_t(num_kv_heads) * head_dim, std::min(num_kv_heads, tp.size)},
            {prefix + "v_proj", int64_t(num_kv_heads) * head_dim, std::min(num_kv_heads, tp.size)}},
           hidden_size, options, check_heads(prefix, num_heads, num_kv_heads, tp)) {}
+
+bool QKVParallelLinear::can_split(int num_heads, int num_kv_heads, int tp_size) {
+  return num_heads % tp_size == 0 && (num_kv_heads % tp_size == 0 || tp_size % num_kv_heads == 0);
+}
+
+bool RowParallelLinear::can_split(int64_t in_features, int tp_size) {
+  return tp_size == 1 || (in_features % 4 == 0 && 4 % tp_size == 0);
+}
 
 RowParallelLinear::RowParallelLinear(std::string name, int64_t in_features, int64_t out_features,
                                      LinearOptions options, TensorParallel tp)

@@ -70,16 +70,21 @@ class MergedColumnParallelLinear : public ColumnParallelLinear {
 
 class QKVParallelLinear : public ColumnParallelLinear {
  public:
+  // Whether heads, and kv heads or else the ranks that share one, come out whole.
+  static bool can_split(int num_heads, int num_kv_heads, int tp_size);
+
   // prefix: "model.layers.0.self_attn."
-  // throws Error(kUnsupported): heads, or kv heads that are not fewer, do not divide among the ranks
+  // throws Error(kUnsupported): cannot be split
   QKVParallelLinear(const std::string& prefix, int64_t hidden_size, int num_heads, int num_kv_heads,
                     int head_dim, LinearOptions options, TensorParallel tp);
 };
 
 class RowParallelLinear {
  public:
-  // throws Error(kUnsupported): several ranks, and four parts of in_features do not divide among them
-  // (tensor_parallel_sizes in models/decoder.h tells beforehand)
+  // Whether every rank has whole quarters of in_features.
+  static bool can_split(int64_t in_features, int tp_size);
+
+  // throws Error(kUnsupported): cannot be split
   RowParallelLinear(std::string name, int64_t in_features, int64_t out_features, LinearOptions options,
                     TensorParallel tp);
 

@@ -10,7 +10,7 @@ namespace nanovllm {
 namespace {
 
 // Everything below is float32 in Hugging Face's order: at position 100,000 the last bit of a frequency is a hundredth of a
-// turn's radian.
+// radian.
 
 // theta^(2i / rotary_dim)
 std::vector<float> position_frequencies(int rotary_dim, double theta) {

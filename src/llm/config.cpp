@@ -1,6 +1,7 @@
 #include "llm/config.h"
 
 #include "base/error.h"
+#include "parallel/thread_ranks.h"
 
 namespace nanovllm {
 
@@ -10,8 +11,7 @@ void check_config(const EngineConfig& config) {
     if (value > max) fail(ErrorKind::kConfig, name, ": is ", value, ", want at most ", max);
   };
   constexpr int kMany = 1 << 24;  // no machine comes near; keeps products of two of them in 64 bits
-  if (config.tensor_parallel_size != 1 && config.tensor_parallel_size != 2 && config.tensor_parallel_size != 4)
-    fail(ErrorKind::kConfig, "tensor_parallel_size: is ", config.tensor_parallel_size, ", want 1, 2 or 4");
+  ThreadRanks::check_size(config.tensor_parallel_size);
   within("num_threads", config.num_threads, 0, 1024);
   within("max_model_len", config.max_model_len, 0, kMany);
   within("max_num_seqs", config.max_num_seqs, 1, 1 << 16);

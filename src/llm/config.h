@@ -25,9 +25,7 @@ struct EngineConfig {
 template <class Config, class Visitor>
 void visit_options(Config& config, Visitor&& visit) {
   visit("tensor_parallel_size", config.tensor_parallel_size,
-        "ranks that share the work of every layer: 1, 2 or 4. On the CPU they are threads, which pays where "
-        "memory is "
-        "in several places (NUMA); no answer depends on it");
+        "ranks that share the work of every layer: 1, 2 or 4, on the CPU threads; no answer depends on it");
   visit("num_threads", config.num_threads, "CPU threads (0: every processor that this process may use)");
   visit("max_model_len", config.max_model_len,
         "longest sequence in tokens, prompt and output (0: what the model was made for)");

@@ -13,11 +13,9 @@ namespace {
 
 int choose_max_model_len(const EngineConfig& config, const ModelConfig& model_config) {
   if (config.max_model_len > model_config.max_model_len)
-    fail(ErrorKind::kConfig, "max_model_len: is ", config.max_model_len, ", want at most the model's ",
-         model_config.max_model_len == model_config.max_position_embeddings
-             ? "max_position_embeddings="
-             : "original_max_position_embeddings times factor=",
-         model_config.max_model_len);
+    fail(ErrorKind::kConfig, "max_model_len: is ", config.max_model_len, ", want at most ",
+         model_config.max_model_len,
+         ", as the model's config.json says: max_position_embeddings, rope scaling and sliding_window");
   return config.max_model_len > 0 ? config.max_model_len : model_config.max_model_len;
 }
 

@@ -23,10 +23,9 @@ ParallelLMHead make_lm_head(const ModelConfig& config, const VocabParallelEmbedd
 }
 
 bool can_split(const ModelConfig& config, int size) {
-  const bool heads = config.num_heads % size == 0;
-  const bool kv_heads = config.num_kv_heads % size == 0 || size % config.num_kv_heads == 0;
-  const bool quarters = config.num_heads * config.head_dim % 4 == 0 && config.intermediate_size % 4 == 0;
-  return size == 1 || (heads && kv_heads && quarters);
+  return QKVParallelLinear::can_split(config.num_heads, config.num_kv_heads, size) &&
+         RowParallelLinear::can_split(int64_t(config.num_heads) * config.head_dim, size) &&
+         RowParallelLinear::can_split(config.intermediate_size, size);
 }
 
 }  // namespace

@@ -29,8 +29,7 @@ struct ModelInput {
   std::span<const KvLayer> kv;  // one a layer
 };
 
-// Over how many ranks this model can be split, 1 among them: 4 at most, heads that divide (kv heads may be shared by ranks),
-// and MLPs whose inputs have four equal parts. A vocabulary is padded.
+// Over how many ranks this model can be split, 1 among them: where its layers can be. A vocabulary is padded.
 std::vector<int> tensor_parallel_sizes(const ModelConfig& config);
 // throws Error(kUnsupported): size is none of these
 void check_tensor_parallel_size(const ModelConfig& config, int size);

@@ -18,7 +18,7 @@ struct FamilyFields {
 enum class SlidingWindow {
   kNone,
   kIfUsed,      // where use_sliding_window is true, in layers from max_window_layers on
-  kUnlessNull,  // where sliding_window is not null; absent, it is the family's default
+  kUnlessNull,  // where sliding_window is not null
 };
 
 struct Family {
@@ -26,7 +26,6 @@ struct Family {
   void (*configure)(ModelConfig& config, const FamilyFields& fields);
   double default_rope_theta = 10000;
   SlidingWindow sliding_window = SlidingWindow::kNone;
-  int default_sliding_window = 0;
 };
 
 extern const Family kLlama, kMistral, kQwen2, kQwen3;

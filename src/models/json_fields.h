@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,16 +43,17 @@ class JsonFields {
   const std::string& where() const { return where_; }
   // null where the field is absent or null
   const nlohmann::json* find(const char* key) const {
+    asked_for_.insert(key);
     const auto it = json_.find(key);
     return it == json_.end() || it->is_null() ? nullptr : &*it;
   }
 
   bool has_null(const char* key) const { return json_.contains(key) && json_.at(key).is_null(); }
-  // Of all fields that are not null.
-  std::vector<std::string> keys() const {
+  // Fields with a value that nobody has asked for.
+  std::vector<std::string> unread() const {
     std::vector<std::string> keys;
     for (const auto& [key, value] : json_.items())
-      if (!value.is_null()) keys.push_back(key);
+      if (!value.is_null() && !asked_for_.contains(key)) keys.push_back(key);
     return keys;
   }
 
@@ -114,6 +116,7 @@ class JsonFields {
  private:
   nlohmann::json json_;
   std::string where_;
+  mutable std::set<std::string> asked_for_;
 };
 
 }  // namespace nanovllm

@@ -1,4 +1,4 @@
-// Mistral, as far as it is a Llama in shape: no biases, and no sliding window that anything could slide out of (7B v0.1 has one).
+// Mistral: a Llama in shape, without biases. 7B v0.1 has a sliding window, and so its sequences end there.
 // Jiang et al. 2023, arXiv:2310.06825, section 2.
 #include "models/families.h"
 
@@ -7,7 +7,6 @@ namespace nanovllm {
 const Family kMistral{.architecture = "MistralForCausalLM",
                       .configure = [](ModelConfig&, const FamilyFields&) {},
                       .default_rope_theta = 10000,
-                      .sliding_window = SlidingWindow::kUnlessNull,
-                      .default_sliding_window = 4096};
+                      .sliding_window = SlidingWindow::kUnlessNull};
 
 }  // namespace nanovllm

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMaxSize = int64_t{1}
                              << 24;  // no dimension of a model comes near; keeps products in 64 bits
 
-// config.json has no place for what its reader does not know: what would change the result is refused by name.
+// Fields that change the result, by name and the values under which they do not.
 void refuse_unsupported(const JsonFields& fields) {
   if (const auto act = fields.text("hidden_act"); act && *act != "silu")
     fail(ErrorKind::kUnsupported, fields.where(), ": hidden_act is ", *act, ", want silu");
@@ -27,59 +27,87 @@ void refuse_unsupported(const JsonFields& fields) {
        {"partial_rotary_factor", "embedding_multiplier", "residual_multiplier", "logits_scaling"})
     if (fields.number(key).value_or(1) != 1)
       fail(ErrorKind::kUnsupported, fields.where(), ": ", key, " other than 1 is not implemented");
-  for (const char* key : {"rope_interleaved", "use_mrope", "use_qk_norm"})
+  for (const char* key : {"num_experts", "num_local_experts"})
+    if (fields.number(key).value_or(0) != 0)
+      fail(ErrorKind::kUnsupported, fields.where(), ": has ", key, ", which is not implemented");
+  for (const char* key : {"rope_interleaved", "use_mrope", "use_qk_norm", "use_bidirectional_attention"})
     if (fields.boolean(key).value_or(false))
       fail(ErrorKind::kUnsupported, fields.where(), ": ", key, " is true, want false");
-  for (const char* key :
-       {"attention_multiplier", "attn_logit_softcapping", "final_logit_softcapping", "attention_chunk_size",
-        "no_rope_layers", "clip_qkv", "num_experts", "num_local_experts"})
+  if (!fields.boolean("is_causal").value_or(true))
+    fail(ErrorKind::kUnsupported, fields.where(), ": is_causal is false, want true");
+  for (const char* key : {"attention_multiplier", "query_pre_attn_scalar", "attn_logit_softcapping",
+                          "final_logit_softcapping", "attention_chunk_size", "no_rope_layers", "clip_qkv"})
     if (fields.find(key))
       fail(ErrorKind::kUnsupported, fields.where(), ": has ", key, ", which is not implemented");
-  if (const nlohmann::json* types = fields.find("layer_types"))
-    for (const nlohmann::json& type : *types)
-      if (type != "full_attention")
-        fail(ErrorKind::kUnsupported, fields.where(), ": layer_types has ", type.dump(),
-             ", want only full_attention");
 }
 
-// A window that no sequence is longer than hides nothing.
-void refuse_sliding_window(const JsonFields& fields, const Family& family, const ModelConfig& config) {
-  if (family.sliding_window == SlidingWindow::kNone) return;
+// How many keys a position may see at most, where some layer slides; none: all of them. Defaults as Hugging Face's.
+std::optional<int64_t> read_sliding_window(const JsonFields& fields, const Family& family, int num_layers) {
+  constexpr int64_t kDefaultWindow = 4096, kDefaultMaxWindowLayers = 28;
+  std::optional<int64_t> window = fields.integer("sliding_window", 1, kMaxSize);
   const bool used = fields.boolean("use_sliding_window").value_or(false);
-  if (family.sliding_window == SlidingWindow::kIfUsed && !used) return;
-  if (family.sliding_window == SlidingWindow::kIfUsed &&
-      fields.integer("max_window_layers", 0, kMaxSize).value_or(0) >= config.num_layers)
-    return;
-  const std::optional<int64_t> window = fields.integer("sliding_window", 1, kMaxSize);
-  if (!window && (family.sliding_window == SlidingWindow::kIfUsed || fields.has_null("sliding_window")))
-    return;
-  if (window.value_or(family.default_sliding_window) >= config.max_model_len) return;
-  fail(ErrorKind::kUnsupported, fields.where(), ": sliding_window is ",
-       window.value_or(family.default_sliding_window), ", which is not implemented, want null or at least ",
-       config.max_model_len);
+  const int64_t first_layer =
+      fields.integer("max_window_layers", 0, kMaxSize).value_or(kDefaultMaxWindowLayers);
+  if (!window && !fields.has_null("sliding_window")) window = kDefaultWindow;
+  if (const nlohmann::json* types = fields.find("layer_types")) {
+    bool slides = false;
+    for (const nlohmann::json& type : *types) {
+      if (type != "full_attention" && type != "sliding_attention")
+        fail(ErrorKind::kUnsupported, fields.where(), ": layer_types has ", type.dump(),
+             ", want only full_attention and sliding_attention");
+      slides |= type == "sliding_attention";
+    }
+    return slides ? window : std::nullopt;
+  }
+  switch (family.sliding_window) {
+    case SlidingWindow::kNone:
+      return std::nullopt;
+    case SlidingWindow::kIfUsed:
+      return used && first_layer < num_layers ? window : std::nullopt;
+    case SlidingWindow::kUnlessNull:
+      return window;
+  }
+  return std::nullopt;
 }
 
-// Fields that change no answer, or that are read elsewhere.
-constexpr std::string_view kKnownFields[] = {
-    // read
-    "architectures", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
-    "num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps",
-    "tie_word_embeddings", "eos_token_id", "attention_bias", "mlp_bias", "rope_theta", "rope_scaling",
-    "rope_parameters", "hidden_act", "layer_types", "original_max_position_embeddings", "use_sliding_window",
-    "sliding_window", "max_window_layers", "partial_rotary_factor", "embedding_multiplier",
-    "residual_multiplier", "logits_scaling", "rope_interleaved", "use_mrope", "use_qk_norm",
-    // about training, storing, and Hugging Face's own code
-    "model_type", "dtype", "torch_dtype", "transformers_version", "transformers.js_config",
-    "initializer_range", "attention_dropout", "use_cache", "bos_token_id", "pad_token_id", "pretraining_tp",
-    "is_llama_config", "_name_or_path", "_attn_implementation_autoset", "unsloth_fixed", "unsloth_version"};
+// Attention sees all keys: right as long as no sequence outgrows the window.
+void limit_to_window(const JsonFields& fields, const Family& family, ModelConfig& config) {
+  const std::optional<int64_t> window = read_sliding_window(fields, family, config.num_layers);
+  if (!window || *window >= config.max_model_len) return;
+  std::ostringstream message;
+  message << fields.where() << ": has a sliding_window, which is not implemented, of " << *window
+          << " tokens: no sequence can be longer than that";
+  warn(message.str());
+  config.max_model_len = int(*window);
+}
 
-void warn_of_unknown(const JsonFields& fields) {
-  std::vector<std::string> unknown;
-  for (const std::string& key : fields.keys())
-    if (std::find(std::begin(kKnownFields), std::end(kKnownFields), key) == std::end(kKnownFields))
-      unknown.push_back(key);
-  if (!unknown.empty())
-    warn(fields.where() + ": has " + first_few(unknown) + ", which nanovllm does not know and leaves out");
+// About training, storing, and Hugging Face's own code: they change no answer.
+constexpr std::string_view kHarmlessFields[] = {"model_type",
+                                                "dtype",
+                                                "torch_dtype",
+                                                "transformers_version",
+                                                "transformers.js_config",
+                                                "initializer_range",
+                                                "attention_dropout",
+                                                "use_cache",
+                                                "bos_token_id",
+                                                "pad_token_id",
+                                                "pretraining_tp",
+                                                "is_llama_config",
+                                                "_name_or_path",
+                                                "_attn_implementation_autoset",
+                                                "unsloth_fixed",
+                                                "unsloth_version",
+                                                "original_max_position_embeddings"};
+
+void warn_of_unread(const JsonFields& fields) {
+  std::vector<std::string> unread = fields.unread();
+  std::erase_if(unread, [](const std::string& key) {
+    return std::find(std::begin(kHarmlessFields), std::end(kHarmlessFields), key) !=
+           std::end(kHarmlessFields);
+  });
+  if (!unread.empty())
+    warn(fields.where() + ": has " + first_few(unread) + ", which nanovllm does not know and leaves out");
 }
 
 std::string read_architecture(const JsonFields& fields) {
@@ -142,8 +170,8 @@ ModelConfig parse_model_config(const std::string& json, const std::string& name)
                             .mlp_bias = fields.boolean("mlp_bias").value_or(false)});
   config.rope = read_rope_config(fields, family.default_rope_theta, config.max_position_embeddings);
   config.max_model_len = max_model_len(config.rope, config.max_position_embeddings);
-  refuse_sliding_window(fields, family, config);
-  warn_of_unknown(fields);
+  limit_to_window(fields, family, config);
+  warn_of_unread(fields);
   return config;
 }
 

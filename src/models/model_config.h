@@ -24,7 +24,8 @@ struct ModelConfig {
   int num_kv_heads = 0;
   int head_dim = 0;
   int max_position_embeddings = 0;
-  int max_model_len = 0;  // the longest sequence: max_position_embeddings, or what YaRN stretches them to
+  // The longest sequence: max_position_embeddings, or what YaRN stretches them to, or a sliding window.
+  int max_model_len = 0;
   float rms_norm_eps = 1e-6f;
   RopeConfig rope;
   bool tie_word_embeddings = false;

@@ -2,57 +2,42 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <span>
 
 #include "models/json_fields.h"
 
 namespace nanovllm {
 namespace {
 
-// Fields beside rope_type and rope_theta that a type has.
-struct TypeFields {
-  std::string_view name;
-  RopeType type;
-  std::span<const std::string_view> fields;
-};
-
-constexpr std::string_view kLinearFields[] = {"factor"};
-constexpr std::string_view kYarnFields[] = {"factor",           "original_max_position_embeddings",
-                                            "attention_factor", "beta_fast",
-                                            "beta_slow",        "truncate",
-                                            "mscale",           "mscale_all_dim"};
-constexpr std::string_view kLlama3Fields[] = {"factor", "original_max_position_embeddings", "low_freq_factor",
-                                              "high_freq_factor"};
-constexpr TypeFields kTypes[] = {{"default", RopeType::kDefault, {}},
-                                 {"linear", RopeType::kLinear, kLinearFields},
-                                 {"yarn", RopeType::kYarn, kYarnFields},
-                                 {"llama3", RopeType::kLlama3, kLlama3Fields}};
-
-const TypeFields& read_type(const JsonFields& rope) {
+RopeType read_type(const JsonFields& rope) {
   const std::optional<std::string> type = rope.text("rope_type"), old_name = rope.text("type");
   if (type && old_name && *type != *old_name)
     fail(ErrorKind::kConfig, rope.where(), ": rope_type is ", *type, " and type is ", *old_name,
          ", want one value");
   const std::string name = type ? *type : old_name.value_or("default");
+  if (name == "default") return RopeType::kDefault;
+  if (name == "linear") return RopeType::kLinear;
+  if (name == "yarn") return RopeType::kYarn;
+  if (name == "llama3") return RopeType::kLlama3;
   if (name == "dynamic")
     fail(ErrorKind::kUnsupported, rope.where(),
          ": rope_type is dynamic, by which an answer would depend on its length: want default, linear, yarn "
          "or llama3");
-  for (const TypeFields& each : kTypes)
-    if (each.name == name) return each;
   fail(ErrorKind::kUnsupported, rope.where(), ": rope_type is ", name,
        ", want default, linear, yarn or llama3");
 }
 
-void refuse_unknown_fields(const JsonFields& rope, const TypeFields& type) {
-  for (const std::string& key : rope.keys()) {
-    if (key == "rope_type" || key == "type" || key == "rope_theta") continue;
-    if (key == "partial_rotary_factor" && rope.number("partial_rotary_factor") == 1) continue;
-    if (std::find(type.fields.begin(), type.fields.end(), key) == type.fields.end())
-      fail(ErrorKind::kUnsupported, rope.where(), ": has ", key, ", which is not implemented for rope_type ",
-           type.name);
-  }
+// What the type does not read would change the result, or is a mistake.
+void refuse_unread(const JsonFields& rope) {
+  if (rope.find("attn_factor"))
+    fail(ErrorKind::kUnsupported, rope.where(),
+         ": has attn_factor, which Hugging Face leaves out and others multiply with: take it out, or write "
+         "attention_factor, which replaces 0.1 ln(factor) + 1");
+  if (rope.number("partial_rotary_factor").value_or(1) != 1)
+    fail(ErrorKind::kUnsupported, rope.where(), ": partial_rotary_factor other than 1 is not implemented");
+  rope.find("finetuned");  // tells how a model was made
+  if (const std::vector<std::string> unread = rope.unread(); !unread.empty())
+    fail(ErrorKind::kUnsupported, rope.where(), ": has ", unread[0],
+         ", which is not implemented for its rope_type");
 }
 
 double read_positive(const JsonFields& rope, const char* key, std::optional<double> absent) {
@@ -72,10 +57,8 @@ double read_factor(const JsonFields& rope) {
 
 // All but theta.
 RopeConfig read_rope(const JsonFields& fields, const JsonFields& rope, int max_position_embeddings) {
-  const TypeFields& type = read_type(rope);
-  refuse_unknown_fields(rope, type);
   RopeConfig config;
-  config.type = type.type;
+  config.type = read_type(rope);
   if (config.type == RopeType::kDefault) return config;
   config.factor = read_factor(rope);
   if (config.type == RopeType::kLinear) return config;
@@ -123,6 +106,7 @@ RopeConfig read_rope_config(const JsonFields& fields, double default_theta, int 
            ", want one value");
     if (nested) theta = nested;
     const RopeConfig read = read_rope(fields, *rope, max_position_embeddings);
+    refuse_unread(*rope);
     if (config && !(*config == read))
       fail(ErrorKind::kConfig, fields.where(),
            ": rope_parameters and rope_scaling disagree, want one of them");

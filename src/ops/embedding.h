@@ -3,7 +3,7 @@
 //   out[t] = table[token_ids[t] - first_id]   if that row is in the table, else zeros
 //
 // Zero rows let an all-reduce over ranks complete the lookup; they are −0, which added to any number, 0 and −0 included,
-// is that number. Rows are widened exactly to T.
+// is that number. Rows are widened exactly to T, denormals of float32 aside, which become zeros as in all arithmetic here.
 #pragma once
 
 #include <vector>

@@ -6,6 +6,8 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -20,10 +22,13 @@
 namespace nanovllm {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using Wait = ThreadRanks::Wait;
 
 constexpr auto kSpinTime =
     std::chrono::microseconds(200);             // as the pool's: longer than the host's part of a step
+constexpr auto kSlice = milliseconds(500);      // of patience
 constexpr int64_t kElementsPerTask = 16 << 10;  // less is not worth a thread
 constexpr int64_t kElementsPerLine = 64 / sizeof(float);  // ranks write whole cache lines
 
@@ -48,8 +53,6 @@ std::string to_string(const Call& call) {
 
 using Calls = std::array<Call, ThreadRanks::kMaxSize>;  // of each rank
 
-enum class Wait { kPatiently, kForever };
-
 }  // namespace
 
 // One rank's view of the group.
@@ -68,7 +71,7 @@ class ThreadRanks::Rank final : public Communicator {
 
 struct ThreadRanks::State {
   int size = 1;
-  std::chrono::milliseconds patience{};
+  milliseconds patience{};
   std::vector<std::thread> threads;
   std::vector<Rank> ranks;
   Exchanges exchanges;
@@ -82,6 +85,7 @@ struct ThreadRanks::State {
   std::atomic<int> num_sleeping{0};
   std::mutex mutex;
   std::condition_variable wake;
+  int num_workers = 0;  // threads that have not left; under the mutex
 
   // Why there is no more group. Written once, under the mutex, before `ended`.
   std::atomic<bool> ended{false};
@@ -135,20 +139,40 @@ struct ThreadRanks::State {
     if (!over()) {
       std::unique_lock lock(mutex);
       num_sleeping.fetch_add(1);
-      bool came = true;
-      if (wait == Wait::kForever)
-        wake.wait(lock, over);
-      else
-        came = wake.wait_for(lock, patience, over);
+      const bool came = sleep(lock, over, wait);
       num_sleeping.fetch_sub(1);
       lock.unlock();
-      if (!came) {
+      if (!came)
         end(ErrorKind::kDevice, name_of(rank) + ": waited " + std::to_string(patience.count()) +
                                     " ms for its fellows at " + to_string(call));
-        warn(reason);  // the one that did not come may never end, and with it run()
-      }
     }
     if (generation.load() == before) throw_reason();
+  }
+
+  // False: patience is over. Waited in slices: a pause of the whole process costs one of them.
+  template <class Condition>
+  bool sleep(std::unique_lock<std::mutex>& lock, const Condition& over, Wait wait) {
+    if (wait == Wait::kForever) {
+      wake.wait(lock, over);
+      return true;
+    }
+    for (milliseconds left = patience; !over(); left -= kSlice) {
+      if (left <= milliseconds(0)) return false;
+      wake.wait_for(lock, std::min(left, kSlice), over);
+    }
+    return true;
+  }
+
+  // After the end: until nobody is in a body any more.
+  void wait_for_workers() {
+    std::unique_lock lock(mutex);
+    if (sleep(
+            lock, [&] { return num_workers == 0; }, Wait::kPatiently))
+      return;
+    std::fprintf(stderr, "nanovllm: error: %s; a rank does not return, so the program ends\n",
+                 reason.c_str());
+    std::fflush(nullptr);
+    std::_Exit(1);
   }
 
   [[noreturn]] void refuse(int rank, int other, const Calls& all) {
@@ -170,7 +194,7 @@ struct ThreadRanks::State {
       end(ErrorKind::kDevice, name_of(rank) + ": " + error.what());
       throw_reason();
     }
-    meet(rank, {.name = "the end of the step"}, Wait::kPatiently);
+    meet(rank, {.name = "the end of the step"}, job.wait);
   }
 };
 
@@ -228,9 +252,13 @@ void ThreadRanks::Rank::gather(Context&, const Tensor& out, const Tensor& part) 
   state_.meet(rank_, call, Wait::kPatiently);
 }
 
-ThreadRanks::ThreadRanks(int size, std::chrono::milliseconds patience) : state_(std::make_unique<State>()) {
+void ThreadRanks::check_size(int size) {
   if (size != 1 && size != 2 && size != kMaxSize)
     fail(ErrorKind::kConfig, "tensor_parallel_size: is ", size, ", want 1, 2 or 4");
+}
+
+ThreadRanks::ThreadRanks(int size, milliseconds patience) : state_(std::make_unique<State>()) {
+  check_size(size);
   state_->size = size;
   state_->patience = patience;
   for (int rank = 0; rank < size; ++rank) state_->ranks.emplace_back(*state_, rank);
@@ -240,25 +268,24 @@ ThreadRanks::ThreadRanks(int size, std::chrono::milliseconds patience) : state_(
   pthread_sigmask(SIG_SETMASK, &all, &before);
   bool started = true;
   try {
-    for (int rank = 1; rank < size; ++rank) state_->threads.emplace_back([this, rank] { worker_loop(rank); });
+    for (int rank = 1; rank < size; ++rank) {
+      state_->threads.emplace_back([this, rank] { worker_loop(rank); });
+      const std::lock_guard lock(state_->mutex);
+      ++state_->num_workers;
+    }
   } catch (const std::system_error&) {
     started = false;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (started) return;
   state_->end(ErrorKind::kDevice, "threads: the system gives no more, want fewer ranks");
-  join();
+  for (std::thread& thread : state_->threads) thread.join();
   state_->throw_reason();
 }
 
 ThreadRanks::~ThreadRanks() {
   state_->end(ErrorKind::kDevice, "the group is over");
-  join();
-}
-
-void ThreadRanks::join() {
-  for (std::thread& thread : state_->threads)
-    if (thread.joinable()) thread.join();
+  for (std::thread& thread : state_->threads) thread.join();
 }
 
 int ThreadRanks::size() const { return state_->size; }
@@ -274,6 +301,9 @@ void ThreadRanks::worker_loop(int rank) {
   } catch (const Error&) {
     // The group has ended: run() says why.
   }
+  const std::lock_guard lock(state_->mutex);
+  --state_->num_workers;
+  state_->wake.notify_all();
 }
 
 void ThreadRanks::run_job(Job job) {
@@ -284,8 +314,8 @@ void ThreadRanks::run_job(Job job) {
   try {
     state_->meet(0, {.name = "the start of a step"}, Wait::kPatiently);
     state_->work(0);
-  } catch (const Error&) {
-    join();  // nobody uses the body any more
+  } catch (...) {
+    state_->wait_for_workers();  // nobody uses the body any more
     throw;
   }
 }

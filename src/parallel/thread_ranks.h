@@ -1,9 +1,9 @@
-// Ranks that are threads of one process: rank 0 is whoever calls run(), the others have a thread each. Exchanges are reads
-// of each other's tensors between two rendezvous.
+// Ranks that are threads of one process: rank 0 is whoever calls run(), the others have a thread each. In an exchange they
+// read and write each other's tensors between two rendezvous, so what is given to one lives until run() returns.
 //
 // A rank that fails, that asks for another exchange than its fellows, or that does not come for `patience`, ends the group:
-// whoever waits, and every later run, gets an Error that says which rank and why. Nobody waits for a rank that will
-// not come.
+// whoever waits, and every later run, gets an Error that says which rank and why. A thread cannot be taken away: where one
+// does not return for as long again, the program ends with a message, for it would hang.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,14 @@ class ThreadRanks {
 
   static constexpr int kMaxSize = 4;  // more would add up in another order (docs/design.md, decision 8)
 
-  // throws Error(kConfig): size is not 1, 2 or 4; Error(kDevice): the system gives no more threads
+  // What is waited for: a fellow inside a step, who comes within seconds or never; or work of any length.
+  enum class Wait { kPatiently, kForever };
+
+  // throws Error(kConfig): size is not 1, 2 or 4
+  static void check_size(int size);
+
+  // patience: of time that this process runs, so that one which is stopped and continued loses nothing.
+  // throws Error: as check_size; Error(kDevice): the system gives no more threads
   explicit ThreadRanks(int size, std::chrono::milliseconds patience = std::chrono::minutes(5));
   ~ThreadRanks();  // waits for the ranks' threads
   ThreadRanks(const ThreadRanks&) = delete;
@@ -36,13 +43,15 @@ class ThreadRanks {
   const Exchanges& exchanges() const;
 
   // body(rank) on every rank at once, each always on the same thread; returns when all are done. Nothing is allocated. What
-  // a rank throws ends the group, unless there is only one.
+  // a rank throws ends the group, unless there is only one. wait: for a rank that is not done when others are.
   // throws Error: what a rank has thrown, with its number; the group has ended before
   template <class Body>
-  void run(Body&& body) {
-    run_job({&body, [](const void* object, int rank) {
+  void run(Body&& body, Wait wait = Wait::kPatiently) {
+    run_job({&body,
+             [](const void* object, int rank) {
                (*static_cast<std::remove_reference_t<Body>*>(const_cast<void*>(object)))(rank);
-             }});
+             },
+             wait});
   }
 
  private:
@@ -50,13 +59,13 @@ class ThreadRanks {
   struct Job {
     const void* object = nullptr;
     void (*call)(const void* object, int rank) = nullptr;
+    Wait wait = Wait::kPatiently;
   };
   class Rank;
   struct State;
 
   void run_job(Job job);
   void worker_loop(int rank);
-  void join();
 
   std::unique_ptr<State> state_;
 };

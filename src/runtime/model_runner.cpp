@@ -22,17 +22,22 @@ void check_memory_for(const Checkpoint& checkpoint, const std::filesystem::path&
 ModelRunner::ModelRunner(const std::filesystem::path& model_folder, const ModelConfig& model_config,
                          const RunnerConfig& config)
     : config_(config), ranks_(config.tensor_parallel_size) {
+  constexpr auto kForever = ThreadRanks::Wait::kForever;  // a large model takes its time
   check_tensor_parallel_size(model_config, ranks_.size());
-  for (int rank = 0; rank < ranks_.size(); ++rank)
-    workers_.push_back(std::make_unique<Worker>(model_config, config, ranks_.comm(rank)));
+  workers_.resize(size_t(ranks_.size()));
+  ranks_.run(
+      [&](int rank) {
+        workers_[size_t(rank)] = std::make_unique<Worker>(model_config, config, ranks_.comm(rank));
+      },
+      kForever);
   {
     const Checkpoint checkpoint = open_checkpoint(model_folder);
     check_memory_for(checkpoint, model_folder);
     check_parameters(checkpoint, model_folder.string(), workers_[0]->model());
-    ranks_.run([&](int rank) { workers_[size_t(rank)]->load(checkpoint); });
+    ranks_.run([&](int rank) { workers_[size_t(rank)]->load(checkpoint); }, kForever);
   }
   plan_memory();
-  ranks_.run([&](int rank) { workers_[size_t(rank)]->allocate(plan_.num_blocks); });
+  ranks_.run([&](int rank) { workers_[size_t(rank)]->allocate(plan_.num_blocks); }, kForever);
 }
 
 void ModelRunner::plan_memory() {

@@ -1,5 +1,5 @@
-// One rank of a model: its share of the weights and of the KV cache, its activations. Its methods are called on its rank's
-// thread (parallel/thread_ranks.h), by all ranks together; runtime/model_runner.h leads them.
+// One rank of a model: its share of the weights and of the KV cache, its activations. Made and run on its rank's thread
+// (parallel/thread_ranks.h), by all ranks together; runtime/model_runner.h leads them.
 #pragma once
 
 #include <filesystem>
@@ -38,7 +38,7 @@ class Worker {
   Worker(const ModelConfig& model_config, const RunnerConfig& config, Communicator& comm);
 
   void load(const Checkpoint& checkpoint);
-  // After load: what this rank will take, num_blocks aside.
+  // After load, on any thread: what this rank will take, num_blocks aside.
   MemoryPlan measure();
   void allocate(int num_blocks);  // after measure
 

@@ -20,13 +20,17 @@ ModelCaches caches_with(const Variables& variables) {
 
 TEST(ModelCaches, AreWhereTheHubsToolsPutThem) {
   const auto hugging_face = [](const Variables& variables) { return caches_with(variables).hugging_face; };
-  EXPECT_EQ(hugging_face({{"HOME", "/home/a"}}), "/home/a/.cache/huggingface/hub");
-  EXPECT_EQ(hugging_face({{"HOME", "/home/a"}, {"XDG_CACHE_HOME", "/x"}}), "/x/huggingface/hub");
-  EXPECT_EQ(hugging_face({{"HOME", "/home/a"}, {"XDG_CACHE_HOME", "/x"}, {"HF_HOME", "/hf"}}), "/hf/hub");
+  EXPECT_EQ(hugging_face({{"HOME", "/a"}}), "/a/.cache/huggingface/hub");
+  EXPECT_EQ(hugging_face({{"HOME", "/a"}, {"XDG_CACHE_HOME", "/x"}}), "/x/huggingface/hub");
+  EXPECT_EQ(hugging_face({{"HOME", "/a"}, {"XDG_CACHE_HOME", "/x"}, {"HF_HOME", "/hf"}}), "/hf/hub");
   EXPECT_EQ(hugging_face({{"HF_HOME", "/hf"}, {"HF_HUB_CACHE", "/hub"}}), "/hub");
-  EXPECT_EQ(hugging_face({{"HOME", "/home/a"}, {"HF_HOME", ""}}), "/home/a/.cache/huggingface/hub");
-  EXPECT_EQ(caches_with({{"HOME", "/home/a"}}).model_scope[0], "/home/a/.cache/modelscope/hub/models");
-  EXPECT_EQ(caches_with({{"HOME", "/home/a"}}).model_scope[1], "/home/a/.cache/modelscope/hub");
+  EXPECT_EQ(hugging_face({{"HOME", "/a"}, {"HF_HOME", ""}}), "/a/.cache/huggingface/hub");
+  EXPECT_EQ(hugging_face({{"HF_HOME", "/hf"}, {"HUGGINGFACE_HUB_CACHE", "/old"}}), "/old");
+  EXPECT_EQ(hugging_face({{"HOME", "/a"}, {"HF_HOME", "~/hf"}}), "/a/hf/hub");
+  EXPECT_EQ(hugging_face({}), "");  // not in the folder where one happens to be
+  EXPECT_TRUE(caches_with({}).model_scope.empty());
+  EXPECT_EQ(caches_with({{"HOME", "/a"}}).model_scope[0], "/a/.cache/modelscope/hub/models");
+  EXPECT_EQ(caches_with({{"HOME", "/a"}}).model_scope[1], "/a/.cache/modelscope/hub");
   EXPECT_EQ(caches_with({{"MODELSCOPE_CACHE", "/ms"}}).model_scope[0], "/ms/models");
   EXPECT_EQ(caches_with({{"MODELSCOPE_CACHE", "/ms"}}).model_scope[2], "/ms/hub");
 }
@@ -35,8 +39,9 @@ class FindModel : public testing::Test {
  protected:
   FindModel() : caches_{caches_with({{"HOME", folder_.path().string()}})} {}
 
+  // A folder that looks like a model's.
   fs::path make(const std::string& path) {
-    fs::create_directories(folder_ / path);
+    folder_.write(path + "/config.json", "{}");
     return folder_ / path;
   }
   fs::path find(const std::string& name) const { return find_model(name, caches_); }
@@ -81,7 +86,21 @@ TEST_F(FindModel, WithoutMainTheOnlySnapshot) {
     EXPECT_EQ(find("Qwen/Qwen3-0.6B"), only) << main;
   }
   make(hub_ + "snapshots/def");  // which of the two?
-  test::expect_error(ErrorKind::kConfig, "no model of that name in", [&] { find("Qwen/Qwen3-0.6B"); });
+  test::expect_error(ErrorKind::kConfig,
+                     "models--Qwen--Qwen3-0.6B (2 snapshots and no refs/main: give one of them as folder)",
+                     [&] { find("Qwen/Qwen3-0.6B"); });
+}
+
+// An interrupted download is not what was asked for, and hides nothing.
+TEST_F(FindModel, OneThatIsNotWhole) {
+  fs::create_directories(folder_ / (hub_ + "snapshots/abc"));
+  folder_.write(hub_ + "refs/main", "abc");
+  test::expect_error(ErrorKind::kConfig, "models--Qwen--Qwen3-0.6B (not downloaded whole), ",
+                     [&] { find("Qwen/Qwen3-0.6B"); });
+  const fs::path other = make(".cache/modelscope/hub/Qwen/Qwen3-0___6B");
+  EXPECT_EQ(find("Qwen/Qwen3-0.6B"), other);
+  folder_.write(hub_ + "snapshots/abc/tokenizer.json", "{}");  // enough to tokenize
+  EXPECT_EQ(find("Qwen/Qwen3-0.6B"), folder_ / (hub_ + "snapshots/abc"));
 }
 
 TEST_F(FindModel, ModelScopeWritesDotsAsUnderscores) {
@@ -96,12 +115,15 @@ TEST_F(FindModel, ModelScopeWritesDotsAsUnderscores) {
 
 TEST_F(FindModel, WhatWasTriedIsSaid) {
   const std::string home = folder_.path().string();
-  test::expect_error(ErrorKind::kConfig,
-                     "Qwen/Qwen3-0.6B: no such folder, and no model of that name in " + home + "/" +
-                         hub_.substr(0, hub_.size() - 1) + ", " + home +
-                         "/.cache/modelscope/hub/models/Qwen/Qwen3-0___6B, " + home +
-                         "/.cache/modelscope/hub/Qwen/Qwen3-0___6B, ",
-                     [&] { find("Qwen/Qwen3-0.6B"); });
+  test::expect_error(
+      ErrorKind::kConfig,
+      "Qwen/Qwen3-0.6B: no such folder, and no model of that name in the caches of this machine: " + home +
+          "/" + hub_.substr(0, hub_.size() - 1) + " (not there), " + home +
+          "/.cache/modelscope/hub/models/Qwen/Qwen3-0___6B (not there), " + home +
+          "/.cache/modelscope/hub/Qwen/Qwen3-0___6B (not there), ",
+      [&] { find("Qwen/Qwen3-0.6B"); });
+  test::expect_error(ErrorKind::kConfig, "in the caches of this machine: HOME is not set; want",
+                     [&] { find_model("Qwen/Qwen3-0.6B", caches_with({})); });
 }
 
 }  // namespace

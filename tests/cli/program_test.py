@@ -6,50 +6,14 @@ Every kind of bad input gives one clear line on stderr and exit code 1, wrong us
 """
 import json
 import os
-import pathlib
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
-PROGRAM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
-DEMO = str(SOURCE / "models" / "demo")
-GOLDEN = SOURCE / "tests" / "golden"
-
-
-def run(*arguments, stdin="", program=PROGRAM, **variables):
-    return subprocess.run([program, *arguments], input=stdin, capture_output=True, text=True, timeout=300,
-                          env={**os.environ, **variables})
-
-
-class Program(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="nanovllm-cli-"))
-
-    def tearDown(self):
-        shutil.rmtree(self.folder)
-
-    def model(self, name="qwen3-tied-bf16"):
-        """A copy of a golden model's folder, to be damaged."""
-        folder = self.folder / name
-        shutil.copytree(GOLDEN / name, folder)
-        for file in folder.iterdir():
-            file.chmod(0o644)
-        return folder
-
-    def expect_error(self, result, *parts, code=1):
-        self.assertEqual(result.returncode, code, result.stderr)
-        lines = result.stderr.strip().split("\n")
-        self.assertEqual(len(lines), 1, result.stderr)
-        self.assertTrue(lines[0].startswith("nanovllm: error: "), lines[0])
-        for part in parts:
-            self.assertIn(part, lines[0])
-
-    def generate(self, model, *arguments, **kwargs):
-        return run("generate", str(model), *arguments, **kwargs)
+from program import DEMO, GOLDEN, PROGRAM, SOURCE, Program, run
 
 
 class Answers(Program):
@@ -409,104 +373,6 @@ class Usage(Program):
         self.assertEqual(result.returncode, 0)
         for flag in ("--max-model-len", "--temperature", "--input", "--chat"):
             self.assertIn(flag, result.stdout)
-
-
-class Names(Program):
-    """Models named as on a hub are looked up in the caches of this machine."""
-
-    def setUp(self):
-        super().setUp()
-        self.snapshot = self.folder / "hub" / "models--Someone--Tiny-0.1B" / "snapshots" / "0123abc"
-        self.snapshot.parent.mkdir(parents=True)
-        shutil.copytree(DEMO, self.snapshot)
-
-    def test_from_the_cache(self):
-        for arguments in (("generate", "Someone/Tiny-0.1B", "Once", "--max-tokens", "3", "--temperature", "0"),
-                          ("chat", "Someone/Tiny-0.1B", "--prompt", "Hi", "--max-tokens", "3"),
-                          ("tokenize", "Someone/Tiny-0.1B", "Once"),
-                          ("bench", "latency", "Someone/Tiny-0.1B", "--context", "9", "--output-len", "2", "--runs", "1")):
-            for variables in ({"HF_HOME": str(self.folder)}, {"HF_HUB_CACHE": str(self.folder / "hub")}):
-                result = run(*arguments, **variables)
-                self.assertEqual((result.returncode, result.stderr), (0, ""), arguments)
-
-    def test_not_there(self):
-        self.expect_error(run("generate", "Someone/Other", "a", HF_HOME=str(self.folder)),
-                          "Someone/Other: no such folder", str(self.folder / "hub" / "models--Someone--Other"))
-
-    def test_a_folder_that_is_none(self):
-        self.expect_error(run("generate", "./Someone/Other", "a", HF_HOME=str(self.folder)),
-                          "./Someone/Other: no such folder, want a Hugging Face model folder")
-
-
-class Ranks(Program):
-    def test_the_same_story(self):
-        arguments = ("Once upon a time", "The mouse", "--temperature", "0.8", "--seed", "5", "--max-tokens", "30",
-                     "--format", "jsonl")
-        alone = self.generate(DEMO, *arguments)
-        self.assertEqual(alone.returncode, 0, alone.stderr)
-        for size in ("2", "4"):
-            ranks = self.generate(DEMO, *arguments, "--tensor-parallel-size", size)
-            self.assertEqual((ranks.returncode, ranks.stderr), (0, ""))
-            self.assertEqual(ranks.stdout, alone.stdout)
-
-    def test_bench_answers(self):
-        arguments = ("bench", "throughput", DEMO, "--num-prompts", "3", "--min-input-len", "3", "--max-input-len", "9",
-                     "--min-output-len", "2", "--max-output-len", "5", "--json")
-        answers = [json.loads(run(*arguments, "--tensor-parallel-size", size).stdout)["answers"] for size in "124"]
-        self.assertEqual(len(set(answers)), 1)
-
-    def test_impossible_sizes(self):
-        for size in ("0", "3", "8", "-1"):
-            self.expect_error(self.generate(DEMO, "a", "--tensor-parallel-size", size),
-                              f"tensor_parallel_size: is {size}, want 1, 2 or 4")
-        folder = self.model()
-        config = json.loads((folder / "config.json").read_text())
-        (folder / "config.json").write_text(json.dumps({**config, "intermediate_size": 161}))
-        self.expect_error(self.generate(folder, "[1]", "--tensor-parallel-size", "2"),
-                          "tensor_parallel_size: is 2, want 1 for this model")
-
-
-class Bench(Program):
-    def bench(self, *arguments):
-        result = run("bench", *arguments, "--json")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        return json.loads(result.stdout)
-
-    def test_throughput_computes_the_same_whatever_the_batch(self):
-        arguments = ("throughput", DEMO, "--num-prompts", "5", "--min-input-len", "3", "--max-input-len", "20",
-                     "--min-output-len", "2", "--max-output-len", "9")
-        together, apart = self.bench(*arguments), self.bench(*arguments, "--max-num-seqs", "1")
-        other = self.bench(*arguments, "--max-num-seqs", "1", "--seed", "1")
-        for result in (together, apart):
-            self.assertEqual(result["num_prompts"], 5)
-            self.assertEqual(result["output_tokens"], together["output_tokens"])
-            self.assertAlmostEqual(result["output_tok_per_s"], result["output_tokens"] / result["seconds"], places=3)
-            self.assertGreater(result["read_bandwidth_share"], 0)
-        self.assertLess(together["steps"], apart["steps"])
-        self.assertEqual(together["answers"], apart["answers"])
-        self.assertNotEqual(other["answers"], apart["answers"])
-        self.assertNotEqual(other["last_logits"], apart["last_logits"])
-        # With several prompts the last step may hold other rows: one prompt, in one step and in chunks.
-        one = ("throughput", DEMO, "--num-prompts", "1", "--max-output-len", "100", "--min-input-len", "40",
-               "--max-input-len", "60")
-        chunks = ("--max-num-batched-tokens", "7", "--max-num-seqs", "1", "--kvcache-block-size", "8")
-        self.assertEqual(self.bench(*one)["last_logits"], self.bench(*one, *chunks)["last_logits"])
-
-    def test_latency(self):
-        result = self.bench("latency", DEMO, "--context", "40", "--output-len", "6", "--runs", "2")
-        self.assertEqual(len(result["times_to_first_token_s"]), 2)
-        self.assertAlmostEqual(result["output_tok_per_s"] * result["time_per_output_token_s"], 1)
-        shown = run("bench", "latency", DEMO, "--context", "40", "--output-len", "1", "--runs", "1")
-        self.assertIn("time to first token", shown.stdout)
-        self.assertNotIn("per output token", shown.stdout)
-
-    def test_wrong_numbers_are_named(self):
-        for arguments, text in ((("throughput", DEMO, "--num-prompts", "0"), "--num-prompts: is 0, want 1 to"),
-                                (("throughput", DEMO, "--max-input-len", "50"), "--max-input-len: is 50, want 100 to"),
-                                (("throughput", DEMO, "--max-output-len", "2000"), "are up to 3024 tokens, want at most 2048"),
-                                (("latency", DEMO, "--context", "3000"), "are up to 3128 tokens, want at most"),
-                                (("latency", DEMO, "--runs", "-1"), "--runs: is -1, want 1 to")):
-            self.expect_error(run("bench", *arguments), text)
 
 
 if __name__ == "__main__":

@@ -448,7 +448,7 @@ TEST(LLM, RefusesAContextThatTheModelDoesNotHave) {
   EngineConfig config = demo_config();
   config.max_model_len = 4096;
   test::expect_error(ErrorKind::kConfig,
-                     "max_model_len: is 4096, want at most the model's max_position_embeddings=2048",
+                     "max_model_len: is 4096, want at most 2048, as the model's config.json says",
                      [&] { LLM llm(config); });
 }
 

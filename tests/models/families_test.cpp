@@ -97,29 +97,51 @@ TEST(Families, ConfigsOfPublishedModels) {
   EXPECT_EQ(parse(mistral).head_dim, 4);
 }
 
-TEST(Families, AWindowThatNothingCanLeaveIsTaken) {
-  const Json used{{"use_sliding_window", true}, {"max_window_layers", 0}, {"sliding_window", 64}};
+// Attention sees all keys, which is right up to the window: no sequence is longer.
+TEST(Families, AWindowLimitsTheContext) {
+  const auto limit_of = [](const std::string& architecture, const Json& fields) {
+    Json config = of(architecture, {{"max_position_embeddings", 8192}});
+    config.update(fields);
+    testing::internal::CaptureStderr();
+    const int limit = parse(config).max_model_len;
+    const std::string text = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(text,
+              limit == 8192
+                  ? ""
+                  : "nanovllm: warning: config.json: has a sliding_window, which is not implemented, of " +
+                        std::to_string(limit) + " tokens: no sequence can be longer than that\n");
+    return limit;
+  };
   for (const char* architecture : {"Qwen2ForCausalLM", "Qwen3ForCausalLM"}) {
-    EXPECT_EQ(parse(of(architecture, used)).max_model_len, 64);
-    Json narrow = of(architecture, used);
-    narrow["sliding_window"] = 63;
-    expect_unsupported(narrow, "sliding_window is 63, which is not implemented, want null or at least 64");
-    narrow["max_window_layers"] = 2;  // no layer has it
-    EXPECT_EQ(parse(narrow).num_layers, 2);
-    narrow["max_window_layers"] = 1;
-    expect_unsupported(narrow, "sliding_window is 63");
-    narrow["use_sliding_window"] = false;
-    EXPECT_EQ(parse(narrow).num_layers, 2);
-    narrow["use_sliding_window"] = true;
-    narrow["sliding_window"] = nullptr;
-    EXPECT_EQ(parse(narrow).num_layers, 2);
+    const Json used{{"use_sliding_window", true}, {"max_window_layers", 0}, {"sliding_window", 64}};
+    const auto with = [&](const Json& changes) {
+      Json fields = used;
+      fields.update(changes);
+      return limit_of(architecture, fields);
+    };
+    EXPECT_EQ(with(Json::object()), 64);
+    EXPECT_EQ(with({{"sliding_window", 8192}}), 8192);
+    EXPECT_EQ(with({{"max_window_layers", 1}}), 64);
+    EXPECT_EQ(with({{"max_window_layers", 2}}), 8192);  // no layer slides
+    EXPECT_EQ(with({{"use_sliding_window", false}}), 8192);
+    EXPECT_EQ(with({{"sliding_window", nullptr}}), 8192);
+    EXPECT_EQ(limit_of(architecture, {{"use_sliding_window", true}, {"max_window_layers", 0}}), 4096);
+    EXPECT_EQ(limit_of(architecture, {{"use_sliding_window", true}}),
+              8192);  // of 28 layers, the tiny model has 2
+    EXPECT_EQ(limit_of(architecture, {{"sliding_window", 64}}), 8192);
   }
-  EXPECT_EQ(parse(of("MistralForCausalLM", {{"sliding_window", 64}})).max_model_len, 64);
-  expect_unsupported(of("MistralForCausalLM", {{"sliding_window", 32}}), "sliding_window is 32");
-  EXPECT_EQ(parse(of("MistralForCausalLM")).max_model_len, 64);  // the family's 4096
-  expect_unsupported(of("MistralForCausalLM", {{"max_position_embeddings", 32768}}),
-                     "sliding_window is 4096");
-  EXPECT_EQ(parse(of("LlamaForCausalLM", {{"sliding_window", 5}})).max_model_len, 64);  // Llama knows none
+  EXPECT_EQ(limit_of("MistralForCausalLM", {{"sliding_window", 64}}), 64);
+  EXPECT_EQ(limit_of("MistralForCausalLM", {{"sliding_window", nullptr}}), 8192);
+  EXPECT_EQ(limit_of("MistralForCausalLM", Json::object()), 4096);
+  EXPECT_EQ(limit_of("LlamaForCausalLM", {{"sliding_window", 64}}), 8192);  // Llama knows none
+  const Json types{{"layer_types", {"full_attention", "sliding_attention"}}, {"sliding_window", 100}};
+  EXPECT_EQ(limit_of("Qwen3ForCausalLM", types), 100);
+  EXPECT_EQ(limit_of("LlamaForCausalLM", types), 100);
+  EXPECT_EQ(limit_of("Qwen3ForCausalLM", {{"layer_types", {"full_attention", "full_attention"}},
+                                          {"use_sliding_window", true},
+                                          {"max_window_layers", 0},
+                                          {"sliding_window", 100}}),
+            8192);  // layer_types has the last word
 }
 
 TEST(Families, MixturesOfExpertsAreRefusedByName) {

@@ -63,9 +63,9 @@ class GoldenModel : public testing::TestWithParam<Case> {
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  for (const char* model :
-       {"qwen3-tied-bf16", "qwen3-untied-f32", "qwen3-head128-gqa8-bf16", "qwen3-bias-bf16",
-        "qwen3-yarn-f16-sharded", "qwen2-bias-bf16", "llama-tied-f32", "llama-bias-f32", "llama3-rope-bf16"})
+  for (const char* model : {"qwen3-tied-bf16", "qwen3-untied-f32", "qwen3-head128-gqa8-bf16",
+                            "qwen3-bias-bf16", "qwen3-yarn-f16-sharded", "qwen2-bias-bf16", "llama-tied-f32",
+                            "llama-bias-f32", "llama3-rope-bf16", "mistral-linear-bf16"})
     for (const char* config : {"config.json", "config.transformers4.json"}) cases.push_back({model, config});
   return cases;
 }
@@ -91,9 +91,10 @@ TEST_P(GoldenModel, HiddenStatesAndLogitsAreTheReferences) {
 
 // The first blocks hold what another request with the same beginning has computed.
 TEST_P(GoldenModel, APrefixHitChangesNoBit) {
-  for (const int size : {1, 2}) {
+  const test::ForwardResult whole = test::run_prompt(*make_runner(), prompt_, int(prompt_.size()));
+  for (const int size : {1, 2, 4}) {
     const auto runner = make_runner(cpu_ops(), size);
-    const test::ForwardResult whole = test::run_prompt(*runner, prompt_, 16);
+    test::run_prompt(*runner, prompt_, 16);
     const size_t vocab = whole.logits.size() / prompt_.size();
     for (const int cached : {16, 48, 64}) {
       SCOPED_TRACE(cached);

@@ -130,17 +130,20 @@ TEST(ModelConfig, WhatWouldChangeTheResultIsRefusedByName) {
                      "the weights are quantized (quant_method not named)");
   for (const char* key : {"embedding_multiplier", "residual_multiplier", "logits_scaling"})
     expect_unsupported(changed({{key, 2}}), key + std::string(" other than 1 is not implemented"));
-  for (const char* key : {"rope_interleaved", "use_mrope", "use_qk_norm"})
+  for (const char* key : {"rope_interleaved", "use_mrope", "use_qk_norm", "use_bidirectional_attention"})
     expect_unsupported(changed({{key, true}}), key + std::string(" is true, want false"));
-  for (const char* key : {"attention_multiplier", "attn_logit_softcapping", "final_logit_softcapping",
-                          "attention_chunk_size", "no_rope_layers", "clip_qkv", "num_experts"})
+  for (const char* key :
+       {"attention_multiplier", "attn_logit_softcapping", "final_logit_softcapping", "attention_chunk_size",
+        "no_rope_layers", "clip_qkv", "num_experts", "query_pre_attn_scalar"})
     expect_unsupported(changed({{key, 3}}), "has " + std::string(key) + ", which is not implemented");
   expect_unsupported(changed({{"partial_rotary_factor", 0.5}}), "partial_rotary_factor other than 1");
   expect_unsupported(changed({{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}),
-                     "rope_parameters: has partial_rotary_factor, which is not implemented");
-  expect_unsupported(changed({{"layer_types", {"full_attention", "sliding_attention"}}}),
-                     R"(layer_types has "sliding_attention", want only full_attention)");
-  expect_unsupported(changed({{"layer_types", 5}}), "layer_types has 5, want only full_attention");
+                     "rope_parameters: partial_rotary_factor other than 1 is not implemented");
+  expect_unsupported(changed({{"is_causal", false}}), "is_causal is false, want true");
+  expect_unsupported(changed({{"layer_types", {"full_attention", "linear_attention"}}}),
+                     R"(layer_types has "linear_attention", want only full_attention and sliding_attention)");
+  expect_unsupported(changed({{"layer_types", 5}}),
+                     "layer_types has 5, want only full_attention and sliding_attention");
 }
 
 TEST(ModelConfig, WhatChangesNothingIsTaken) {
@@ -154,6 +157,8 @@ TEST(ModelConfig, WhatChangesNothingIsTaken) {
                       {"attention_dropout", 0.1},
                       {"final_logit_softcapping", nullptr},
                       {"logits_scaling", 1.0},
+                      {"num_experts", 0},
+                      {"is_causal", true},
                       {"use_mrope", false}};
   EXPECT_EQ(parse(changed(harmless)).hidden_size, 8);
   EXPECT_EQ(stderr_of(changed(harmless)), "");

@@ -163,12 +163,22 @@ TEST(RopeConfig, WhatIsNotImplementedIsRefusedByName) {
                        std::string("rope_type is ") + type + ", want default, linear, yarn or llama3");
   Json sections = kYarn;
   sections["mrope_section"] = {16, 24, 24};
-  expect_unsupported(sections, "has mrope_section, which is not implemented for rope_type yarn");
+  expect_unsupported(sections, "has mrope_section, which is not implemented for its rope_type");
   expect_unsupported({{"rope_type", "default"}, {"factor", 2}},
-                     "has factor, which is not implemented for rope_type default");
+                     "has factor, which is not implemented for its rope_type");
+  Json factor = kYarn;  // as DeepSeek-R1-0528-Qwen3-8B has it
+  factor["attn_factor"] = 0.878;
+  expect_unsupported(
+      factor,
+      "has attn_factor, which Hugging Face leaves out and others multiply with: take it out, or "
+      "write attention_factor, which replaces 0.1 ln(factor) + 1");
   expect_unsupported({{"full_attention", kYarn}}, "has full_attention, which is not implemented");
   expect_unsupported({{"rope_type", "linear"}, {"factor", 2}, {"partial_rotary_factor", 0.5}},
-                     "has partial_rotary_factor, which is not implemented");
+                     "partial_rotary_factor other than 1 is not implemented");
+  Json harmless = kYarn;
+  harmless["finetuned"] = true;
+  EXPECT_EQ(rope_of({{"rope_theta", 1e4}, {"rope_scaling", harmless}}),
+            rope_of({{"rope_theta", 1e4}, {"rope_scaling", kYarn}}));
   EXPECT_EQ(int(rope_of({{"rope_theta", 1e4},
                          {"rope_scaling", {{"type", "linear"}, {"factor", 2}, {"partial_rotary_factor", 1}}}})
                     .type),

@@ -39,6 +39,19 @@ TEST_P(EmbeddingTest, IdsFarOutsideGiveZeros) {
   for (float v : out.span()) EXPECT_TRUE(v == 0.0f && std::signbit(v));  // −0 + −0 is −0
 }
 
+// As a sum over ranks would flush them.
+TEST_P(EmbeddingTest, DenormalsAreZeros) {
+#if defined(__x86_64__)
+  Floats rows({2, 3});
+  const float smallest = std::numeric_limits<float>::min();
+  rows[0] = 1e-39f, rows[1] = -1e-39f, rows[2] = smallest, rows[3] = -smallest, rows[4] = 0, rows[5] = -0.0f;
+  const StoredWeight table(ctx, DType::kF32, rows);
+  const Floats out = unwritten({2, 3});
+  embedding(ctx, {.out = out, .token_ids = ints({0, 1}), .table = table.weight});
+  EXPECT_TRUE(same_bits(out.span(), floats({0, -0.0f, smallest, -smallest, 0, -0.0f}).span()));
+#endif
+}
+
 // Two ranks of half a vocabulary each add up to the whole: what vocabulary parallelism rests on.
 TEST_P(EmbeddingTest, PartsOfTheVocabularyAddUp) {
   const Floats rows = random_floats({96, 8}, 2), low = random_floats({40, 8}, 0),

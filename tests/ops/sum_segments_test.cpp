@@ -39,6 +39,21 @@ TEST_P(SumSegmentsTest, IsHalfOfTheTreeOfAddRmsNorm) {
   EXPECT_TRUE(same_bits(out.span(), want_out.span()));
 }
 
+// On the pool, as all arithmetic: a denormal sum is zero there.
+TEST_P(SumSegmentsTest, FlushesDenormals) {
+#if defined(__x86_64__)
+  const Floats sums = [] {
+    Floats values({2, 1, 2});
+    values[0] = 1.5e-38f, values[1] = 1e-39f, values[2] = -1.2e-38f, values[3] = 2e-38f;
+    return values;
+  }();
+  const Floats out = unwritten({1, 2});
+  sum_segments(ctx, {.out = out, .partial_sums = sums});
+  EXPECT_EQ(out[0], 0);
+  EXPECT_EQ(out[1], 2e-38f);
+#endif
+}
+
 TEST_P(SumSegmentsTest, NoTokens) {
   const Floats sums({2, 0, 8}), out({0, 8});
   sum_segments(ctx, {.out = out, .partial_sums = sums});

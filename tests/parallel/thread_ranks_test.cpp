@@ -238,10 +238,17 @@ TEST(ThreadRanks, ARankThatFailsEndsTheGroup) {
       };
       const std::string text =
           "rank " + std::to_string(failing) + " of " + std::to_string(size) + ": no memory";
-      test::expect_error(ErrorKind::kOutOfMemory, text, run);
-      EXPECT_EQ(inside, 0);                                    // nobody is left in the body
-      test::expect_error(ErrorKind::kOutOfMemory, text, run);  // and nobody enters it again
-      EXPECT_EQ(num_bodies, 1);
+      for (int i = 0; i < 2; ++i) {
+        try {
+          run();
+          ADD_FAILURE() << "no error, want: " << text;
+        } catch (const Error& error) {
+          EXPECT_EQ(error.what(), text);  // of the one that failed, not of those that waited for it
+          EXPECT_EQ(int(error.kind()), int(ErrorKind::kOutOfMemory));
+        }
+        EXPECT_EQ(inside, 0);      // nobody is left in the body
+        EXPECT_EQ(num_bodies, 1);  // and nobody enters it again
+      }
     }
   }
 }
@@ -290,29 +297,57 @@ TEST(ThreadRanks, RanksThatDisagreeAreTold) {
               });
 }
 
-TEST(ThreadRanks, ARankThatDoesNotComeIsNotWaitedForLong) {
+// late: which rank comes after patience is over, but comes.
+class LateRanks : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Late, LateRanks, testing::Values(0, 1));
+
+TEST_P(LateRanks, AreNotWaitedForLong) {
   ThreadRanks ranks(2, milliseconds(50));
   const auto tools = benches(ranks);
-  std::vector<float> a(8), b(8);
-  std::atomic<bool> go_on{false};
-  testing::internal::CaptureStderr();
-  test::expect_error(ErrorKind::kDevice,
-                     "rank 0 of 2: waited 50 ms for its fellows at all_reduce_sum of [1, 8]", [&] {
-                       ranks.run([&](int r) {
-                         if (r == 0) {
-                           try {
-                             ranks.comm(0).all_reduce_sum(tools[0]->ctx, matrix(a, 8));
-                           } catch (const Error&) {
-                             go_on = true;
-                             throw;
-                           }
-                         } else {
-                           while (!go_on) std::this_thread::yield();
-                           ranks.comm(1).all_reduce_sum(tools[1]->ctx, matrix(b, 8));
-                         }
-                       });
-                     });
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("waited 50 ms"), std::string::npos);
+  std::vector<float> values[2] = {std::vector<float>(8), std::vector<float>(8)};
+  std::atomic<bool> given_up{false};
+  const int late = GetParam();
+  const std::string text =
+      "rank " + std::to_string(1 - late) + " of 2: waited 50 ms for its fellows at all_reduce_sum of [1, 8]";
+  for (int i = 0; i < 2; ++i)
+    test::expect_error(ErrorKind::kDevice, text, [&] {
+      ranks.run([&](int r) {
+        while (r == late && !given_up) std::this_thread::yield();
+        try {
+          ranks.comm(r).all_reduce_sum(tools[size_t(r)]->ctx, matrix(values[r], 8));
+        } catch (const Error&) {
+          given_up = true;
+          throw;
+        }
+      });
+    });
+}
+
+// A thread that never returns uses what run() would destroy: the program ends rather than hang.
+TEST(ThreadRanksDeathTest, ARankThatNeverReturnsEndsTheProgram) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        ThreadRanks ranks(2, milliseconds(50));
+        ranks.run([&](int r) {
+          while (r == 1) std::this_thread::sleep_for(milliseconds(1));
+        });
+      },
+      testing::ExitedWithCode(1),
+      "error: rank 0 of 2: waited 50 ms for its fellows at the end of the step; a rank does not return");
+}
+
+TEST(ThreadRanks, WorkOfAnyLengthIsWaitedFor) {
+  ThreadRanks ranks(2, milliseconds(1));
+  bool done = false;
+  ranks.run(
+      [&](int r) {
+        if (r == 0) return;
+        std::this_thread::sleep_for(milliseconds(100));
+        done = true;
+      },
+      ThreadRanks::Wait::kForever);
+  EXPECT_TRUE(done);
 }
 
 // Idle ranks wait without a limit: a server may have no requests for hours.

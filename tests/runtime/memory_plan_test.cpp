@@ -204,6 +204,14 @@ TEST(MemoryPlan, LogitsOfALargeVocabularyArePlanned) {
   EXPECT_GE(runner.memory_plan().activation_bytes, workspace + logits);
   EXPECT_LE(peak_of_largest_step(runner, config), runner.memory_plan().activation_bytes);
   EXPECT_GE(runner.arena_peak(), runner.memory_plan().activation_bytes - workspace);
+
+  for (const int size : {2, 4}) {  // rank 0 has its part of the logits and all of them
+    RunnerConfig split = config;
+    split.tensor_parallel_size = size;
+    ModelRunner ranks(folder.path(), model_config, split);
+    EXPECT_LE(peak_of_largest_step(ranks, split), ranks.memory_plan().activation_bytes);
+    EXPECT_GE(ranks.memory_plan().activation_bytes, 2 * logits);
+  }
 }
 
 }  // namespace

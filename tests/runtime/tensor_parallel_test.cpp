@@ -193,6 +193,31 @@ TEST_F(TinyRanks, ARankThatFailsFailsTheRun) {
   test::expect_error(ErrorKind::kDevice, "rank 0 of 2: the device is gone", [&] { ranks->run(batch); });
 }
 
+// One op that fails on rank 1, in a step or while loading.
+template <class Args>
+void fail_on_rank_1(Context& ctx, const Args&) {
+  if (ctx.comm.rank() == 1) fail(ErrorKind::kDevice, "the device is gone");
+}
+
+TEST_F(TinyRanks, AnotherRankThatFailsIsNamed) {
+  test::write_tiny_model(folder_, test::tiny_checkpoint());
+  const ModelConfig model_config = read_model_config(folder_.path());
+  for (const int size : {2, 4}) {
+    const std::string text = "rank 1 of " + std::to_string(size) + ": the device is gone";
+    OpTable ops = cpu_ops();
+    RunnerConfig config = test::small_runner(ops, 2, size);
+    config.max_model_len = 64;
+    ops.silu_and_mul = fail_on_rank_1<SiluAndMulArgs>;
+    Sequence sequence = test::make_sequence(kPrompt, 0, 4);
+    const Batch batch = step_of(sequence, int(kPrompt.size()));
+    ModelRunner runner(folder_.path(), model_config, config);
+    for (int i = 0; i < 2; ++i) test::expect_error(ErrorKind::kDevice, text, [&] { runner.run(batch); });
+
+    ops.store_weight = fail_on_rank_1<StoreWeightArgs>;
+    test::expect_error(ErrorKind::kDevice, text, [&] { ModelRunner(folder_.path(), model_config, config); });
+  }
+}
+
 TEST_F(TinyRanks, AModelThatCannotBeSplitSaysOverHowManyItCan) {
   std::string config = test::kTinyConfig;
   config.replace(config.find("\"intermediate_size\": 12"), 23, "\"intermediate_size\": 13");

@@ -1,6 +1,8 @@
 // Weights into panels (ops/cpu/panels.h) and rows out of them.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/panels.h"
@@ -71,6 +73,15 @@ void store_weight(Context& ctx, const StoreWeightArgs& a) {
   });
 }
 
+namespace {
+
+// A copy does not flush as arithmetic on the pool's threads does; a sum over ranks would.
+float flush_denormal(float x) {
+  return std::fabs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0f, x) : x;
+}
+
+}  // namespace
+
 void embedding(Context& ctx, const EmbeddingArgs& a) {
   const int64_t hidden_size = a.out.shape[1];
   // A row lies in a panel column by column, a cache line apart: dearer than its number of elements says.
@@ -85,7 +96,7 @@ void embedding(Context& ctx, const EmbeddingArgs& a) {
                              size_t(row / kPanelWidth) * panel_bytes(a.table.dtype, hidden_size);
     const int position = line_position(a.table.dtype, int(row % kPanelWidth));
     for (int64_t k = 0; k < hidden_size; ++k)
-      out[k] = read_float(panel, a.table.dtype, k * kPanelWidth + position);
+      out[k] = flush_denormal(read_float(panel, a.table.dtype, k * kPanelWidth + position));
   });
 }
 
