@@ -11,6 +11,7 @@
 #include "cli/chat.h"
 #include "cli/find_model.h"
 #include "cli/generate.h"
+#include "cli/inspect.h"
 #include "cli/tokenize.h"
 
 namespace nanovllm::cli {
@@ -152,6 +153,20 @@ void add_latency_flags(CLI::App& app, LatencyOptions& options) {
       ->capture_default_str();
 }
 
+void add_inspect_flags(CLI::App& app, InspectOptions& options) {
+  add_engine_flags(app, options.engine);
+  CLI::Option* trace =
+      app.add_option("--trace", options.trace,
+                     "one forward of this prompt, step by step (token ids where the model has no tokenizer)");
+  app.add_flag("--chat", options.apply_chat_template,
+               "with --trace: the prompt is a user message, apply the chat template")
+      ->needs(trace);
+  add_chat_flags(app, options.chat, "with --chat: ");
+  app.add_option("--layer", options.layer, "with --trace: only this layer")->needs(trace);
+  app.add_option("--save", options.save, "with --trace: a safetensors file for all values")->needs(trace);
+  app.add_flag("--json", options.json, "print as JSON");
+}
+
 int run(int argc, char** argv) {
   CLI::App app("nanovllm: a small, fast engine for Qwen-class language models");
   app.require_subcommand(1);
@@ -190,6 +205,10 @@ int run(int argc, char** argv) {
   TokenizeOptions tokenize;
   CLI::App& tokenize_app = *app.add_subcommand("tokenize", "text to token ids and back");
   add_tokenize_flags(tokenize_app, tokenize);
+
+  InspectOptions inspect;
+  CLI::App& inspect_app = *app.add_subcommand("inspect", "look inside a model");
+  add_inspect_flags(inspect_app, inspect);
 
   CLI::App& bench_app = *app.add_subcommand("bench", "how fast a model runs here");
   bench_app.require_subcommand(1);
@@ -230,6 +249,12 @@ int run(int argc, char** argv) {
     unprotect_all(tokenize.input, tokenize.chat);
     resolve_model(tokenize.model);
     return run_tokenize(tokenize);
+  }
+  if (inspect_app.parsed()) {
+    if (inspect.trace) unprotect(*inspect.trace);
+    unprotect(inspect.save);
+    inspect.model_name = resolve_model(inspect.engine.model);
+    return inspect.trace ? run_trace(inspect) : run_inspect(inspect);
   }
   if (throughput_app.parsed()) {
     throughput.model_name = resolve_model(throughput.engine.model);

@@ -1,6 +1,7 @@
 #include "cli/prompts.h"
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -144,6 +145,23 @@ std::vector<PromptLine> read_prompts(const std::filesystem::path& path, const st
     }
   }
   return lines;
+}
+
+std::vector<TokenId> parse_ids(std::string_view text) {
+  constexpr std::string_view kBetween = " \t\r\n,[]";
+  std::vector<TokenId> ids;
+  for (size_t begin = 0; (begin = text.find_first_not_of(kBetween, begin)) != text.npos;) {
+    const size_t end = std::min(text.find_first_of(kBetween, begin), text.size());
+    TokenId id = 0;
+    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, id);
+    if (error != std::errc() || stop != text.data() + end)
+      fail(ErrorKind::kRequest, "ids: '",
+           replace_invalid_utf8(text.substr(begin, std::min<size_t>(end - begin, 40))),
+           "' is not a token id, want whole numbers: 785 3974");
+    ids.push_back(id);
+    begin = end;
+  }
+  return ids;
 }
 
 }  // namespace nanovllm::cli

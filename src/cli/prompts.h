@@ -31,4 +31,7 @@ PromptLine parse_prompt_line(const std::string& json, const std::string& where);
 // All of a file, a pipe, or with "-" of standard input. throws Error(kDevice)
 std::string read_text(const std::filesystem::path& path);
 
+// Numbers with white space, commas or brackets between, as `tokenize` and Python print them. throws Error(kRequest)
+std::vector<TokenId> parse_ids(std::string_view text);
+
 }  // namespace nanovllm::cli

@@ -38,6 +38,8 @@ struct LinearOptions {
 
 class ColumnParallelLinear {
  public:
+  static constexpr const char* kType = "ColumnParallelLinear";
+
   ColumnParallelLinear(std::vector<LinearPart> parts, int64_t in_features, LinearOptions options,
                        TensorParallel tp, Shard shard = Shard::kRows);
 
@@ -57,12 +59,16 @@ class ColumnParallelLinear {
 
 class ReplicatedLinear : public ColumnParallelLinear {
  public:
+  static constexpr const char* kType = "ReplicatedLinear";
+
   ReplicatedLinear(std::string name, int64_t in_features, int64_t out_features, LinearOptions options,
                    TensorParallel tp);
 };
 
 class MergedColumnParallelLinear : public ColumnParallelLinear {
  public:
+  static constexpr const char* kType = "MergedColumnParallelLinear";
+
   MergedColumnParallelLinear(std::vector<LinearPart> parts, int64_t in_features, LinearOptions options,
                              TensorParallel tp)
       : ColumnParallelLinear(std::move(parts), in_features, options, tp) {}
@@ -70,6 +76,8 @@ class MergedColumnParallelLinear : public ColumnParallelLinear {
 
 class QKVParallelLinear : public ColumnParallelLinear {
  public:
+  static constexpr const char* kType = "QKVParallelLinear";
+
   // Whether heads, and kv heads or else the ranks that share one, come out whole.
   static bool can_split(int num_heads, int num_kv_heads, int tp_size);
 
@@ -81,6 +89,8 @@ class QKVParallelLinear : public ColumnParallelLinear {
 
 class RowParallelLinear {
  public:
+  static constexpr const char* kType = "RowParallelLinear";
+
   // Whether every rank has whole quarters of in_features.
   static bool can_split(int64_t in_features, int tp_size);
 

@@ -9,6 +9,8 @@ namespace nanovllm {
 
 class RMSNorm {
  public:
+  static constexpr const char* kType = "RMSNorm";
+
   RMSNorm(std::string name, int64_t size, float eps, TensorParallel tp)
       : weight_(Parameter::vector({{name + ".weight", size}}, Shard::kReplicated, tp)), eps_(eps) {}
 

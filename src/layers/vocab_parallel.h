@@ -16,6 +16,8 @@ namespace nanovllm {
 
 class VocabParallelEmbedding {
  public:
+  static constexpr const char* kType = "VocabParallelEmbedding";
+
   VocabParallelEmbedding(std::string name, int64_t vocab_size, int64_t hidden_size, TensorParallel tp);
 
   // token_ids [num_tokens] i32 → out [num_tokens, hidden_size]
@@ -35,6 +37,8 @@ class VocabParallelEmbedding {
 
 class ParallelLMHead {
  public:
+  static constexpr const char* kType = "ParallelLMHead";
+
   // Of its own: reads "<name>.weight".
   ParallelLMHead(std::string name, int64_t vocab_size, int64_t hidden_size, TensorParallel tp);
   // Tied: computes with the embedding's storage. The embedding outlives this.

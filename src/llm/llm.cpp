@@ -6,18 +6,10 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "ops/cpu/cpu_ops.h"
+#include "llm/runner_config.h"
 
 namespace nanovllm {
 namespace {
-
-int choose_max_model_len(const EngineConfig& config, const ModelConfig& model_config) {
-  if (config.max_model_len > model_config.max_model_len)
-    fail(ErrorKind::kConfig, "max_model_len: is ", config.max_model_len, ", want at most ",
-         model_config.max_model_len,
-         ", as the model's config.json says: max_position_embeddings, rope scaling and sliding_window");
-  return config.max_model_len > 0 ? config.max_model_len : model_config.max_model_len;
-}
 
 // Whoever says that a token ends a text is believed: config.json, generation_config.json, the tokenizer.
 std::vector<TokenId> eos_union(const ModelConfig& config, const GenerationConfig& generation,
@@ -50,10 +42,10 @@ int num_prefill_tokens(const Batch& batch) {
 }  // namespace
 
 LLM::LLM(const EngineConfig& config) : model_name_(config.model.string()) {
-  check_config(config);
   model_config_ = read_model_config(config.model);
   generation_config_ = read_generation_config(config.model);
-  max_model_len_ = choose_max_model_len(config, model_config_);
+  RunnerConfig runner_config = make_runner_config(config, model_config_);
+  max_model_len_ = runner_config.max_model_len;
   tokenizer_ = load_tokenizer(config.model);
   try {
     chat_template_ = ChatTemplate::load(config.model);
@@ -66,29 +58,14 @@ LLM::LLM(const EngineConfig& config) : model_name_(config.model.string()) {
     fail(ErrorKind::kConfig, model_name_, ": the tokenizer has ", tokenizer_->num_tokens(),
          " tokens, want at most vocab_size=", model_config_.vocab_size);
 
-  const OpTable& ops = config.instruction_set.empty() ? cpu_ops() : cpu_ops(config.instruction_set);
-  const int budget = config.max_num_batched_tokens > 0
-                         ? config.max_num_batched_tokens
-                         : std::max(ops.default_batched_tokens, config.max_num_seqs);
-  const int block_size = config.kvcache_block_size > 0 ? config.kvcache_block_size : ops.default_block_size;
-  runner_ = std::make_unique<ModelRunner>(
-      config.model, model_config_,
-      RunnerConfig{.ops = &ops,
-                   .tensor_parallel_size = config.tensor_parallel_size,
-                   .num_threads = config.num_threads > 0 ? config.num_threads : usable_processors(),
-                   .max_num_seqs = config.max_num_seqs,
-                   .max_num_batched_tokens = budget,
-                   .max_model_len = max_model_len_,
-                   .block_size = block_size,
-                   .num_blocks = std::max(0, config.num_kvcache_blocks),
-                   .max_kv_bytes = size_t(config.cpu_kvcache_space * double(size_t{1} << 30)),
-                   .num_valid_tokens = tokenizer_ ? tokenizer_->num_tokens() : 0});
+  if (tokenizer_) runner_config.num_valid_tokens = tokenizer_->num_tokens();
+  runner_ = std::make_unique<ModelRunner>(config.model, model_config_, runner_config);
   scheduler_ = std::make_unique<Scheduler>(
-      SchedulerLimits{.max_num_seqs = config.max_num_seqs,
-                      .max_num_batched_tokens = budget,
+      SchedulerLimits{.max_num_seqs = runner_config.max_num_seqs,
+                      .max_num_batched_tokens = runner_config.max_num_batched_tokens,
                       .max_model_len = max_model_len_,
                       .num_blocks = runner_->memory_plan().num_blocks,
-                      .block_size = block_size,
+                      .block_size = runner_config.block_size,
                       .prefix_caching = config.prefix_caching ? PrefixCaching::kOn : PrefixCaching::kOff},
       eos_union(model_config_, generation_config_, tokenizer_));
 }

@@ -66,21 +66,26 @@ void Attention::forward(Context& ctx, const ModelInput& in, const RotaryEmbeddin
   const Tensor q = heads(qkv, 0, num_heads_, head_dim_);
   const Tensor k = heads(qkv, num_heads_, num_kv_heads_, head_dim_);
   const Tensor v = heads(qkv, num_heads_ + num_kv_heads_, num_kv_heads_, head_dim_);
+  ctx.show("self_attn.qkv_proj", index_, qkv);
   if (q_norm_) q_norm_->forward(ctx, q, q);
   if (k_norm_) k_norm_->forward(ctx, k, k);
   rotary.forward(ctx, q, k, in.positions);
+  ctx.show("self_attn.q", index_, q);
+  ctx.show("self_attn.k", index_, k);
 
   const KvLayer& cache = in.kv[size_t(index_)];
   store_kv(ctx, {.cache = cache, .k = k, .v = v, .slot_mapping = in.attn.slot_mapping});
   const Tensor out = ctx.arena.make(q.dtype, {q.shape[0], int64_t(num_heads_) * head_dim_});
   attention(ctx,
             {.out = out, .q = q, .cache = cache, .meta = in.attn, .scale = 1 / std::sqrt(float(head_dim_))});
-  ctx.show("attention", index_, out);
+  ctx.show("self_attn.attn", index_, out);
   o_proj_.forward(ctx, out, partial_sums);
+  ctx.show("self_attn.o_proj", index_, partial_sums);
 }
 
-Mlp::Mlp(const std::string& prefix, const ModelConfig& config, TensorParallel tp)
-    : gate_up_proj_(
+Mlp::Mlp(const std::string& prefix, int index, const ModelConfig& config, TensorParallel tp)
+    : index_(index),
+      gate_up_proj_(
           {{prefix + "gate_proj", config.intermediate_size}, {prefix + "up_proj", config.intermediate_size}},
           config.hidden_size, {.bias = config.mlp_bias}, tp),
       down_proj_(prefix + "down_proj", config.intermediate_size, config.hidden_size,
@@ -89,9 +94,12 @@ Mlp::Mlp(const std::string& prefix, const ModelConfig& config, TensorParallel tp
 void Mlp::forward(Context& ctx, const Tensor& hidden, const Tensor& partial_sums) const {
   const Arena::Scope scope(ctx.arena);
   const Tensor gate_up = gate_up_proj_.forward(ctx, hidden);  // [num_tokens, 2 intermediate_size]
+  ctx.show("mlp.gate_up_proj", index_, gate_up);
   const Tensor out = ctx.arena.make(gate_up.dtype, {gate_up.shape[0], gate_up.shape[1] / 2});
   silu_and_mul(ctx, {.out = out, .gate_up = gate_up});
+  ctx.show("mlp.act_fn", index_, out);
   down_proj_.forward(ctx, out, partial_sums);
+  ctx.show("mlp.down_proj", index_, partial_sums);
 }
 
 DecoderLayer::DecoderLayer(int index, const ModelConfig& config, TensorParallel tp)
@@ -100,7 +108,7 @@ DecoderLayer::DecoderLayer(int index, const ModelConfig& config, TensorParallel 
       self_attn("model.layers." + std::to_string(index) + ".self_attn.", index, config, tp),
       post_attention_layernorm("model.layers." + std::to_string(index) + ".post_attention_layernorm",
                                config.hidden_size, config.rms_norm_eps, tp),
-      mlp("model.layers." + std::to_string(index) + ".mlp.", config, tp) {}
+      mlp("model.layers." + std::to_string(index) + ".mlp.", index, config, tp) {}
 
 Decoder::Decoder(const ModelConfig& config, const Device& device, int max_positions, TensorParallel tp)
     : config_(config),
@@ -133,8 +141,10 @@ Tensor Decoder::forward(Context& ctx, const ModelInput& in) const {
     else
       layer.input_layernorm.add_forward(ctx, mlp_out, residual, hidden);
     ctx.show("residual", int(i), residual);
+    ctx.show("input_layernorm", int(i), hidden);
     layer.self_attn.forward(ctx, in, rotary_, hidden, attn_out);
     layer.post_attention_layernorm.add_forward(ctx, attn_out, residual, hidden);
+    ctx.show("post_attention_layernorm", int(i), hidden);
     layer.mlp.forward(ctx, hidden, mlp_out);
   }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "layers/linear.h"
@@ -34,6 +35,20 @@ std::vector<int> tensor_parallel_sizes(const ModelConfig& config);
 // throws Error(kUnsupported): size is none of these
 void check_tensor_parallel_size(const ModelConfig& config, int size);
 
+// A visitor of modules that visits their parameters.
+template <class Visitor>
+struct ParameterVisitor {
+  Visitor& visit;
+
+  template <class T>
+  void operator()(const std::string&, T& module) {
+    if constexpr (requires { module.visit_modules(*this); })
+      module.visit_modules(*this);
+    else
+      module.visit_parameters(visit);
+  }
+};
+
 class Attention {
  public:
   Attention(const std::string& prefix, int index, const ModelConfig& config, TensorParallel tp);
@@ -45,11 +60,11 @@ class Attention {
   int num_kv_heads() const { return num_kv_heads_; }  // on this rank
 
   template <class Visitor>
-  void visit_parameters(Visitor&& visit) {
-    qkv_proj_.visit_parameters(visit);
-    if (q_norm_) q_norm_->visit_parameters(visit);
-    if (k_norm_) k_norm_->visit_parameters(visit);
-    o_proj_.visit_parameters(visit);
+  void visit_modules(Visitor&& visit) {
+    visit("qkv_proj", qkv_proj_);
+    if (q_norm_) visit("q_norm", *q_norm_);
+    if (k_norm_) visit("k_norm", *k_norm_);
+    visit("o_proj", o_proj_);
   }
 
  private:
@@ -62,18 +77,19 @@ class Attention {
 
 class Mlp {
  public:
-  Mlp(const std::string& prefix, const ModelConfig& config, TensorParallel tp);
+  Mlp(const std::string& prefix, int index, const ModelConfig& config, TensorParallel tp);
 
   void forward(Context& ctx, const Tensor& hidden, const Tensor& partial_sums) const;
   int num_partial_sums() const { return down_proj_.num_partial_sums(); }
 
   template <class Visitor>
-  void visit_parameters(Visitor&& visit) {
-    gate_up_proj_.visit_parameters(visit);
-    down_proj_.visit_parameters(visit);
+  void visit_modules(Visitor&& visit) {
+    visit("gate_up_proj", gate_up_proj_);
+    visit("down_proj", down_proj_);
   }
 
  private:
+  int index_;
   MergedColumnParallelLinear gate_up_proj_;
   RowParallelLinear down_proj_;
 };
@@ -82,11 +98,11 @@ struct DecoderLayer {
   DecoderLayer(int index, const ModelConfig& config, TensorParallel tp);
 
   template <class Visitor>
-  void visit_parameters(Visitor&& visit) {
-    input_layernorm.visit_parameters(visit);
-    self_attn.visit_parameters(visit);
-    post_attention_layernorm.visit_parameters(visit);
-    mlp.visit_parameters(visit);
+  void visit_modules(Visitor&& visit) {
+    visit("input_layernorm", input_layernorm);
+    visit("self_attn", self_attn);
+    visit("post_attention_layernorm", post_attention_layernorm);
+    visit("mlp", mlp);
   }
 
   RMSNorm input_layernorm;
@@ -108,12 +124,23 @@ class Decoder {
   // hidden [num_rows, hidden_size] → [num_rows, vocab_size] f32 on rank 0, in the arena
   Tensor compute_logits(Context& ctx, const Tensor& hidden) const { return lm_head_.forward(ctx, hidden); }
 
+  // visit(name, module), in the order of the forward.
+  template <class Visitor>
+  void visit_modules(Visitor&& visit) {
+    visit("embed_tokens", embed_tokens_);
+    for (size_t i = 0; i < layers_.size(); ++i) visit("layers." + std::to_string(i), layers_[i]);
+    visit("norm", norm_);
+    visit("lm_head", lm_head_);
+  }
+
+  // visit(Parameter&), of all modules.
   template <class Visitor>
   void visit_parameters(Visitor&& visit) {
-    embed_tokens_.visit_parameters(visit);
-    for (DecoderLayer& layer : layers_) layer.visit_parameters(visit);
-    norm_.visit_parameters(visit);
-    lm_head_.visit_parameters(visit);
+    visit_modules(ParameterVisitor<Visitor>{visit});
+  }
+  template <class Visitor>
+  void visit_parameters(Visitor&& visit) const {
+    const_cast<Decoder&>(*this).visit_parameters([&](const Parameter& parameter) { visit(parameter); });
   }
 
   const ModelConfig& config() const { return config_; }

@@ -13,7 +13,8 @@ class Communicator;
 class ThreadPool;
 struct OpTable;
 
-// Sees named intermediate results of a forward ("residual", "attn_out"); layer -1: outside the layers.
+// Sees named intermediate results of a forward in their order ("residual", "self_attn.qkv_proj"); layer -1: outside the
+// layers. The tensors may be strided, and live no longer than the call.
 using TraceHook = std::function<void(std::string_view name, int layer, const Tensor& tensor)>;
 
 struct Context {

@@ -4,7 +4,9 @@
 // the table.
 #pragma once
 
+#include <span>
 #include <string_view>
+#include <utility>
 
 #include "ops/attention.h"
 #include "ops/context.h"
@@ -38,6 +40,8 @@ struct OpTable {
   DType activation_dtype = DType::kF32;  // T of the op headers
   DType kv_dtype = DType::kF32;          // of the KV cache
   int default_batched_tokens = 0;        // of one step, where the user names no budget
+  // What serves each op, for people: {"rope", "pairs of a head, one after the other"}.
+  std::span<const std::pair<std::string_view, std::string_view>> kernels = {};
 
   // The most that one op takes from the arena inside a step.
   size_t (*workspace_bytes)(const StepLimits&) = nullptr;

@@ -131,7 +131,7 @@ TEST_F(TinyRanks, AStepAllocatesNothing) {
 TEST_F(TinyRanks, ShareTheWeightsAndTheCache) {
   const auto rows_of = [](const ModelRunner& runner, int rank, const std::string& part) {
     int64_t elements = 0;
-    const_cast<Decoder&>(runner.model(rank)).visit_parameters([&](const Parameter& parameter) {
+    runner.model(rank).visit_parameters([&](const Parameter& parameter) {
       if (parameter.parts()[0].name == part) elements = parameter.rows() * parameter.in_features();
     });
     return elements;
@@ -185,7 +185,7 @@ TEST_F(TinyRanks, ARankThatFailsFailsTheRun) {
   Sequence sequence = test::make_sequence(kPrompt, 0, 4);
   const Batch batch = step_of(sequence, int(kPrompt.size()));
   const TraceHook hook = [](std::string_view name, int layer, const Tensor&) {
-    if (name == "attention" && layer == 1) fail(ErrorKind::kDevice, "the device is gone");
+    if (name == "self_attn.attn" && layer == 1) fail(ErrorKind::kDevice, "the device is gone");
   };
   ranks->set_trace(&hook);
   test::expect_error(ErrorKind::kDevice, "rank 0 of 2: the device is gone", [&] { ranks->run(batch); });

@@ -21,6 +21,20 @@ size_t workspace_bytes(const StepLimits& limits) {
                   Arena::bytes_of(DType::kI32, {limits.num_threads, limits.vocab_size, 2}));
 }
 
+constexpr std::pair<std::string_view, std::string_view> kKernelTexts[] = {
+    {"embedding", "reads a row out of the weight's panels"},
+    {"linear", "panels of 32 outputs, each one chain of FMAs; weights widened as they are read"},
+    {"rms_norm", "16 lanes, one fixed tree"},
+    {"add_rms_norm", "adds partial sums and residual in the same pass"},
+    {"rope", "pairs of a head"},
+    {"silu_and_mul", "element by element"},
+    {"store_kv", "into groups of 16 tokens, as attention reads them"},
+    {"copy_blocks", "copies whole blocks"},
+    {"attention", "chunks of 128 keys, merged in order"},
+    {"sum_segments", "element by element"},
+    {"gather_rows", "copies rows"},
+    {"sample", "greedy and unfiltered rows in one scan, filtered ones through a list"}};
+
 template <const Kernels& (*kKernels)()>
 OpTable make_table() {
   return {
@@ -29,6 +43,7 @@ OpTable make_table() {
       .device = &host_device(),
       .default_block_size = 16,
       .default_batched_tokens = 512,  // enough rows to be bound by arithmetic; more would only delay decodes
+      .kernels = kKernelTexts,
       .workspace_bytes = workspace_bytes,
       .weight_bytes = weight_bytes,
       .store_weight = store_weight,

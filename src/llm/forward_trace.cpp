@@ -1,0 +1,96 @@
+#include "llm/forward_trace.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "engine/batch.h"
+#include "llm/runner_config.h"
+#include "runtime/model_runner.h"
+
+namespace nanovllm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool is_partial_sums(std::string_view name) {
+  return name.ends_with("o_proj") || name.ends_with("down_proj");
+}
+
+std::string full_name(std::string_view name, int layer) {
+  if (layer < 0) return "model." + std::string(name);
+  return "model.layers." + std::to_string(layer) + "." + std::string(name);
+}
+
+// The last dimension is contiguous, the others need not be.
+void append_rows(const Tensor& tensor, std::vector<float>& values) {
+  if (tensor.rank > 1) {
+    for (int64_t i = 0; i < tensor.shape[0]; ++i) append_rows(tensor[i], values);
+    return;
+  }
+  values.insert(values.end(), tensor.ptr<float>(), tensor.ptr<float>() + tensor.shape[0]);
+}
+
+// The sum of [num_segments, num_tokens, hidden_size], by the layer's tree (ops/linear.h).
+void sum_segments(TraceStep& step) {
+  const size_t num_segments = size_t(step.shape[0]), count = step.values.size() / num_segments;
+  std::vector<float>& v = step.values;
+  for (size_t i = 0; num_segments == 4 && i < count; ++i)
+    v[i] = (v[i] + v[count + i]) + (v[2 * count + i] + v[3 * count + i]);
+  v.resize(count);
+  step.shape.erase(step.shape.begin());
+}
+
+TraceStep make_step(std::string_view name, int layer, const Tensor& tensor) {
+  TraceStep step{.name = full_name(name, layer), .layer = layer};
+  step.shape.assign(tensor.shape.begin(), tensor.shape.begin() + tensor.rank);
+  append_rows(tensor, step.values);
+  if (is_partial_sums(name)) sum_segments(step);
+  return step;
+}
+
+}  // namespace
+
+std::vector<TraceStep> trace_forward(EngineConfig config, std::span<const TokenId> prompt) {
+  const ModelConfig model_config = read_model_config(config.model);
+  const int num_tokens = int(prompt.size());
+  if (num_tokens < 1 || num_tokens > model_config.max_model_len)
+    fail(ErrorKind::kRequest, "prompt: has ", num_tokens, " tokens, want 1 to ", model_config.max_model_len);
+  for (const TokenId id : prompt)
+    if (id < 0 || id >= model_config.vocab_size)
+      fail(ErrorKind::kRequest, "prompt: has token id ", id, ", want ids from 0 to ",
+           model_config.vocab_size - 1);
+  config.max_num_seqs = 1;
+  config.max_num_batched_tokens = config.max_model_len = num_tokens;
+  config.num_kvcache_blocks = -1;  // as many as this takes
+  const RunnerConfig runner_config = make_runner_config(config, model_config);
+  ModelRunner runner(config.model, model_config, runner_config);
+
+  Sequence sequence;
+  sequence.token_ids.assign(prompt.begin(), prompt.end());
+  sequence.num_prompt_tokens = sequence.num_scheduled_tokens = num_tokens;
+  for (int i = 0; i * runner_config.block_size < num_tokens; ++i) sequence.block_table.push_back(i);
+  Batch batch;
+  build_batch({&sequence}, runner_config.block_size, batch);
+
+  std::vector<TraceStep> steps;
+  Clock::time_point last = Clock::now();
+  const auto add = [&](TraceStep step, Clock::time_point now) {
+    step.seconds = std::chrono::duration<double>(now - last).count();
+    steps.push_back(std::move(step));
+    last = Clock::now();  // what looking took is nobody's
+  };
+  const TraceHook hook = [&](std::string_view name, int layer, const Tensor& tensor) {
+    const Clock::time_point now = Clock::now();
+    add(make_step(name, layer, tensor), now);
+  };
+  runner.set_trace(&hook);
+  const Tensor logits = runner.run_logits(batch);
+  const Clock::time_point now = Clock::now();
+  TraceStep step = make_step("", -1, logits);
+  step.name = "logits";
+  add(std::move(step), now);
+  return steps;
+}
+
+}  // namespace nanovllm

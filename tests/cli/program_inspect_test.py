@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Looking inside a model, as a user does: its modules, its memory, one forward step by step.
+
+usage: program_inspect_test.py PROGRAM SOURCE_DIR
+"""
+import json
+import math
+import re
+import struct
+import sys
+import unittest
+
+from program import DEMO, GOLDEN, Program, run
+
+MODELS = sorted(folder for folder in GOLDEN.iterdir() if (folder / "reference.safetensors").exists())
+
+
+def read_safetensors(path):
+    """{name: (shape, values)} of a file of float32 and int32 tensors."""
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    tensors = {}
+    for name, entry in json.loads(data[8:8 + length]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        kind = {"F32": "f", "I32": "i"}[entry["dtype"]]
+        tensors[name] = (entry["shape"], struct.unpack(f"<{(end - begin) // 4}{kind}", data[begin:end]))
+    return tensors
+
+
+def leaves(module, path=""):
+    """(path, module) of every module that has parameters."""
+    path = f"{path}.{module['name']}".strip(".")
+    found = [(path, module)] if "parameters" in module else []
+    for child in module.get("children", []):
+        found += leaves(child, path)
+    return found
+
+
+class Inspect(Program):
+    def inspect(self, model, *arguments):
+        result = run("inspect", str(model), *arguments)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout
+
+    def test_the_tree(self):
+        tree = self.inspect(DEMO, "--num-kvcache-blocks", "10").split("\n")
+        self.assertEqual(tree[0].split(), ["Qwen3ForCausalLM", "9.4", "M", "parameters,", "18.9", "MB"])
+        for line in ("model: Qwen3Model",
+                     "embed_tokens: VocabParallelEmbedding          [6144, 256] bf16",
+                     "layers 0-7: 8 x Qwen3DecoderLayer             983,680 parameters each",
+                     "self_attn: Qwen3Attention",
+                     "qkv_proj: QKVParallelLinear               [1024, 256] bf16   q_proj, k_proj, v_proj",
+                     "gate_up_proj: MergedColumnParallelLinear  [1536, 256] bf16   gate_proj, up_proj",
+                     "lm_head: ParallelLMHead                         tied to model.embed_tokens",
+                     "KV cache      2.6 MB: 10 blocks of 16 tokens, 16.4 kB a token"):
+            self.assertIn(line, [each.strip() for each in tree])
+
+    def test_every_tensor_of_the_file_is_in_the_tree(self):
+        for folder in MODELS:
+            names = set()
+            for file in folder.glob("model*.safetensors"):
+                data = file.read_bytes()
+                names |= set(json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])) - {"__metadata__"}
+            for size in (1, 2, 4):
+                shown = json.loads(self.inspect(folder, "--json", "--tensor-parallel-size", str(size)))
+                self.assertEqual(len(shown["ranks"]), size)
+                found = {}
+                for path, module in leaves(shown["ranks"][0]["modules"]):
+                    for parameter in module["parameters"]:
+                        for tensor in parameter["tensors"]:
+                            self.assertNotIn(tensor, found)
+                            found[tensor] = path
+                self.assertEqual(set(found), names, folder)
+                for tensor, path in found.items():
+                    self.assertEqual(tensor.split(".")[:-2], path.split(".")[:-1], path)
+                for rank in shown["ranks"]:
+                    self.assertEqual(rank["parameters"], sum(math.prod(parameter["shape"])
+                                                             for _, module in leaves(rank["modules"])
+                                                             for parameter in module["parameters"]))
+
+    def test_ranks(self):
+        text = self.inspect(DEMO, "--tensor-parallel-size", "4", "--num-kvcache-blocks", "2")
+        self.assertIn("qkv_proj: QKVParallelLinear               [256, 256] bf16", text)
+        self.assertEqual(len(re.findall(r"^  [0-3]   2.4 M parameters, 4.7 MB, 1 kv heads$", text, re.M)), 4)
+
+    def test_errors(self):
+        self.expect_error(run("inspect", "nowhere"), "nowhere: no such folder")
+        self.expect_error(run("inspect", DEMO, "--trace", "a", "--layer", "8"), "--layer: is 8, want 0 to 7")
+        self.expect_error(run("inspect", DEMO, "--trace", ""), "prompt: has 0 tokens, want 1 to 2048")
+        self.expect_error(run("inspect", str(MODELS[0]), "--trace", "1 2 x"), "'x' is not a token id")
+        self.expect_error(run("inspect", str(MODELS[0]), "--trace", "320"), "prompt: has token id 320")
+        self.expect_error(run("inspect", DEMO, "--trace", "a", "--save", str(self.folder / "no" / "file")), "cannot write")
+
+
+class Trace(Program):
+    def trace(self, model, prompt, *arguments):
+        file = self.folder / "trace.safetensors"
+        result = run("inspect", str(model), "--trace", prompt, "--save", str(file), "--json", *arguments)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return json.loads(result.stdout), read_safetensors(file)
+
+    def expect_close(self, got, want, what):
+        bound = 2e-5 * max(map(abs, want))
+        self.assertEqual(len(got), len(want), what)
+        self.assertLessEqual(max(abs(a - b) for a, b in zip(got, want)), bound, what)
+
+    def test_hidden_states_are_the_references(self):
+        for folder in MODELS:
+            reference = read_safetensors(folder / "reference.safetensors")
+            prompt = reference["prompt_ids"][1]
+            states, length, hidden_size = reference["hidden_states"][0]
+            want = reference["hidden_states"][1]
+            for size in ("1", "2"):
+                shown, values = self.trace(folder, str(list(prompt)), "--tensor-parallel-size", size)
+                self.assertEqual(shown["prompt_ids"], list(prompt))
+                self.assertEqual([step["name"] for step in shown["steps"]],
+                                 [name for name in values if name != "prompt_ids"])
+                for layer in range(states - 1):
+                    shape, residual = values[f"model.layers.{layer}.residual"]
+                    self.assertEqual(shape, [length, hidden_size])
+                    begin = layer * length * hidden_size
+                    self.expect_close(residual, want[begin:begin + length * hidden_size], f"{folder.name} {layer}")
+                self.expect_close(values["model.norm"][1], want[-hidden_size:], folder.name)
+                vocab_size = reference["logits"][0][1]
+                self.expect_close(values["logits"][1], reference["logits"][1][-vocab_size:], folder.name)
+
+    def test_text_and_one_layer(self):
+        whole = run("inspect", DEMO, "--trace", "Once upon a time")
+        self.assertIn("4 prompt tokens: 806 675 258 505\n", whole.stdout)
+        self.assertEqual(whole.stdout.count("[4, 256]"), 8 * 5)
+        one = run("inspect", DEMO, "--trace", "Once upon a time", "--layer", "3")
+        lines = one.stdout.strip().split("\n")[2:]
+        self.assertEqual(len(lines), 11)
+        self.assertTrue(all(line.startswith("model.layers.3.") for line in lines))
+
+    def test_a_chat(self):
+        shown, _ = self.trace(DEMO, "Hello!", "--chat", "--no-think")
+        self.assertEqual(shown["prompt_ids"], [6136, 500, 266, 198, 960, 0, 6137, 198, 6136, 1147, 1787, 198, 6138, 198,
+                                               198, 6139, 198, 198])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
