@@ -12,6 +12,7 @@
 #include "cli/find_model.h"
 #include "cli/generate.h"
 #include "cli/inspect.h"
+#include "cli/score.h"
 #include "cli/tokenize.h"
 
 namespace nanovllm::cli {
@@ -68,14 +69,20 @@ std::string resolve_model(std::filesystem::path& model) {
   return name;
 }
 
+// prefix: "against_" makes --against-num-threads of num_threads.
+void add_engine_options(CLI::App& app, EngineConfig& config, const std::string& prefix, const char* group) {
+  visit_options(config, [&](const char* name, auto& field, const char* help) {
+    const std::string flag = flag_name(prefix + name);
+    if constexpr (std::is_same_v<std::decay_t<decltype(field)>, bool>)
+      app.add_flag(flag + ",!--no-" + flag.substr(2), field, help)->group(group);
+    else
+      app.add_option(flag, field, help)->capture_default_str()->group(group);
+  });
+}
+
 void add_engine_flags(CLI::App& app, EngineConfig& config) {
   app.add_option("model", config.model, kModelHelp)->required();
-  visit_options(config, [&](const char* name, auto& field, const char* help) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(field)>, bool>)
-      app.add_flag(flag_name(name) + ",!--no-" + flag_name(name).substr(2), field, help)->group("Engine");
-    else
-      app.add_option(flag_name(name), field, help)->capture_default_str()->group("Engine");
-  });
+  add_engine_options(app, config, "", "Engine");
 }
 
 void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
@@ -167,6 +174,27 @@ void add_inspect_flags(CLI::App& app, InspectOptions& options) {
   app.add_flag("--json", options.json, "print as JSON");
 }
 
+void add_score_flags(CLI::App& app, ScoreOptions& options) {
+  add_engine_flags(app, options.engine);
+  CLI::Option* text =
+      app.add_option("text", options.text, "the text (token ids where the model has no tokenizer)");
+  CLI::Option* input = app.add_option("--input", options.input, "file of the text (- is standard input)");
+  CLI::Option* choices = app.add_option(
+      "--choices", options.choices,
+      R"(multiple choice, JSONL: {"prompt": "...", "choices": ["...", "..."], "answer": 0} (answer may be absent))");
+  app.add_option("--window", options.window, "tokens that are scored together (0: the model's context)")
+      ->capture_default_str();
+  app.add_option("--stride", options.stride, "how far apart windows begin (0: half of one)")
+      ->capture_default_str();
+  CLI::Option* against =
+      app.add_option("--against", options.against.model,
+                     "another model, or the same under the options below: the KL divergence between both");
+  add_engine_options(app, options.against, "against_", "Engine of --against");
+  app.add_flag("--json", options.json, "print as JSON");
+  text->excludes(input)->excludes(choices);
+  choices->excludes(input)->excludes(against);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("nanovllm: a small, fast engine for Qwen-class language models");
   app.require_subcommand(1);
@@ -209,6 +237,10 @@ int run(int argc, char** argv) {
   InspectOptions inspect;
   CLI::App& inspect_app = *app.add_subcommand("inspect", "look inside a model");
   add_inspect_flags(inspect_app, inspect);
+
+  ScoreOptions score;
+  CLI::App& score_app = *app.add_subcommand("score", "how likely a model finds a text");
+  add_score_flags(score_app, score);
 
   CLI::App& bench_app = *app.add_subcommand("bench", "how fast a model runs here");
   bench_app.require_subcommand(1);
@@ -255,6 +287,17 @@ int run(int argc, char** argv) {
     unprotect(inspect.save);
     inspect.model_name = resolve_model(inspect.engine.model);
     return inspect.trace ? run_trace(inspect) : run_inspect(inspect);
+  }
+  if (score_app.parsed()) {
+    if (score.text) unprotect(*score.text);
+    unprotect_all(score.input, score.choices);
+    if (!score.text && score.input.empty() && score.choices.empty()) {
+      std::cerr << "nanovllm: score: want a text, --input or --choices\n";
+      return kUsageError;
+    }
+    score.model_name = resolve_model(score.engine.model);
+    if (!score.against.model.empty()) resolve_model(score.against.model);
+    return run_score(score);
   }
   if (throughput_app.parsed()) {
     throughput.model_name = resolve_model(throughput.engine.model);

@@ -7,9 +7,26 @@
 
 namespace nanovllm::cli {
 
-Progress::Progress(size_t num_answers) : num_answers_(num_answers), shown_(isatty(STDERR_FILENO) == 1) {}
+ProgressLine::ProgressLine() : shown_(isatty(STDERR_FILENO) == 1) {}
 
-Progress::~Progress() { clear(); }
+ProgressLine::~ProgressLine() { clear(); }
+
+bool ProgressLine::is_due() {
+  const Clock::time_point now = Clock::now();
+  if (!shown_ || now - last_drawn_ < std::chrono::milliseconds(100)) return false;
+  last_drawn_ = now;
+  return true;
+}
+
+void ProgressLine::write(const std::string& text) {
+  drawn_ = true;
+  std::fprintf(stderr, "\r\033[K%s", text.c_str());
+}
+
+void ProgressLine::clear() {
+  if (drawn_) std::fprintf(stderr, "\r\033[K");
+  drawn_ = false;
+}
 
 void Progress::add_step(const StepStats& step) {
   if (step.num_prefill_tokens > 0) {
@@ -19,16 +36,7 @@ void Progress::add_step(const StepStats& step) {
     decode_tokens_ += step.num_output_tokens;
     decode_seconds_ += step.seconds;
   }
-  const Clock::time_point now = Clock::now();
-  if (!shown_ || now - last_drawn_ < std::chrono::milliseconds(100)) return;
-  last_drawn_ = now;
-  drawn_ = true;
-  std::fprintf(stderr, "\r\033[K%s", text().c_str());
-}
-
-void Progress::clear() {
-  if (drawn_) std::fprintf(stderr, "\r\033[K");
-  drawn_ = false;
+  line_.draw([&] { return text(); });
 }
 
 std::string Progress::text() const {

@@ -60,4 +60,16 @@ void build_batch(const std::vector<Sequence*>& sequences, int block_size, Batch&
   }
 }
 
+void want_logits(Batch& batch, int first) {
+  const size_t rows = size_t(batch.num_tokens() - first);
+  batch.logits_indices.resize(rows);
+  for (size_t i = 0; i < rows; ++i) batch.logits_indices[i] = int32_t(i) + first;
+  batch.temperature.assign(rows, 0);
+  batch.top_k.assign(rows, 0);
+  batch.top_p.assign(rows, 1);
+  batch.seeds.assign(2 * rows, 0);
+  batch.sample_positions.assign(rows, 0);
+  batch.sample_indices.assign(rows, 0);
+}
+
 }  // namespace nanovllm

@@ -44,4 +44,7 @@ struct Batch {
 // step nothing is allocated.
 void build_batch(const std::vector<Sequence*>& sequences, int block_size, Batch& batch);
 
+// For scoring: asks for logits of every token from `first` on in place of what is sampled.
+void want_logits(Batch& batch, int first);
+
 }  // namespace nanovllm

@@ -312,7 +312,7 @@ void ThreadRanks::run_job(Job job) {
   if (state_->ended.load()) state_->throw_reason();
   state_->job = job;
   try {
-    state_->meet(0, {.name = "the start of a step"}, Wait::kPatiently);
+    state_->meet(0, {.name = "the start of a step"}, job.wait);
     state_->work(0);
   } catch (...) {
     state_->wait_for_workers();  // nobody uses the body any more

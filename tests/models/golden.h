@@ -50,19 +50,6 @@ inline RunnerConfig small_runner(const OpTable& ops = cpu_ops(), int num_threads
           .logits_for_all_rows = true};
 }
 
-// Asks for logits of every token of the batch, not only of each sequence's last.
-inline void want_all_rows(Batch& batch) {
-  const size_t rows = size_t(batch.num_tokens());
-  batch.logits_indices.resize(rows);
-  for (size_t i = 0; i < rows; ++i) batch.logits_indices[i] = int32_t(i);
-  batch.temperature.assign(rows, 0);
-  batch.top_k.assign(rows, 0);
-  batch.top_p.assign(rows, 1);
-  batch.seeds.assign(2 * rows, 0);
-  batch.sample_positions.assign(rows, 0);
-  batch.sample_indices.assign(rows, 0);
-}
-
 inline Sequence make_sequence(const std::vector<TokenId>& ids, int first_block, int num_blocks) {
   Sequence sequence;
   sequence.token_ids = ids;
@@ -99,7 +86,7 @@ inline ForwardResult run_prompt(ModelRunner& runner, const std::vector<TokenId>&
   while (sequence.num_uncomputed_tokens() > 0) {
     sequence.num_scheduled_tokens = std::min(chunk, sequence.num_uncomputed_tokens());
     build_batch({&sequence}, 16, batch);
-    want_all_rows(batch);
+    want_logits(batch, 0);
     const Tensor logits = runner.run_logits(batch);
     result.logits.insert(result.logits.end(), logits.ptr<float>(),
                          logits.ptr<float>() + logits.num_elements());

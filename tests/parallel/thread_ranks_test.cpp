@@ -302,13 +302,13 @@ class LateRanks : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Late, LateRanks, testing::Values(0, 1));
 
 TEST_P(LateRanks, AreNotWaitedForLong) {
-  ThreadRanks ranks(2, milliseconds(50));
+  ThreadRanks ranks(2, milliseconds(500));
   const auto tools = benches(ranks);
   std::vector<float> values[2] = {std::vector<float>(8), std::vector<float>(8)};
   std::atomic<bool> given_up{false};
   const int late = GetParam();
   const std::string text =
-      "rank " + std::to_string(1 - late) + " of 2: waited 50 ms for its fellows at all_reduce_sum of [1, 8]";
+      "rank " + std::to_string(1 - late) + " of 2: waited 500 ms for its fellows at all_reduce_sum of [1, 8]";
   for (int i = 0; i < 2; ++i)
     test::expect_error(ErrorKind::kDevice, text, [&] {
       ranks.run([&](int r) {
@@ -352,10 +352,10 @@ TEST(ThreadRanks, WorkOfAnyLengthIsWaitedFor) {
 
 // Idle ranks wait without a limit: a server may have no requests for hours.
 TEST(ThreadRanks, BetweenRunsThereIsNoLimit) {
-  ThreadRanks ranks(2, milliseconds(5));
+  ThreadRanks ranks(2, milliseconds(300));
   int done = 0;
   for (int i = 0; i < 2; ++i) {
-    std::this_thread::sleep_for(milliseconds(30));
+    std::this_thread::sleep_for(milliseconds(700));
     ranks.run([&](int r) { done += r == 0; });
   }
   EXPECT_EQ(done, 2);

@@ -1,0 +1,263 @@
+#include "cli/score.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/unicode.h"
+#include "cli/progress.h"
+#include "cli/prompts.h"
+#include "llm/scorer.h"
+#include "models/json_fields.h"
+
+namespace nanovllm::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+// Text, or for a model without tokenizer token ids.
+std::vector<TokenId> encode(const Scorer& scorer, const std::string& text) {
+  return scorer.tokenizer() ? scorer.tokenizer()->encode(text, TemplateTokens::kAdd) : parse_ids(text);
+}
+
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double v : values) sum += v;
+  return values.empty() ? 0 : sum / double(values.size());
+}
+
+struct Divergence {
+  std::vector<double> kl;  // of each token's distribution
+  int64_t num_same = 0;    // where both find the same token likeliest
+};
+
+// Scores of all windows, with a second model beside if there is one.
+struct FileScores {
+  std::vector<double> scores;
+  Divergence divergence;
+};
+
+TokenId likeliest(std::span<const float> logits) {
+  return TokenId(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+FileScores score_windows_of(Scorer& scorer, Scorer* against, const std::vector<TokenId>& ids,
+                            const std::vector<ScoreWindow>& windows) {
+  FileScores result;
+  ProgressLine progress;
+  for (const ScoreWindow& window : windows) {
+    const std::span part = std::span(ids).subspan(window.begin, window.end - window.begin);
+    const int first = int(window.first - window.begin);
+    std::vector<std::vector<float>> rows;  // kept for the comparison
+    scorer.visit_logits(part, first, [&](int index, std::span<const float> logits) {
+      result.scores.push_back(log_probability(logits, part[size_t(index)]));
+      if (against) rows.emplace_back(logits.begin(), logits.end());
+      progress.draw([&] {
+        char text[120];
+        std::snprintf(text, sizeof text, "%zu/%zu tokens, perplexity %.3f", result.scores.size(),
+                      ids.size() - 1, std::exp(-mean(result.scores)));
+        return std::string(text);
+      });
+    });
+    if (!against) continue;
+    against->visit_logits(part, first, [&](int index, std::span<const float> logits) {
+      const std::vector<float>& row = rows[size_t(index - first)];
+      result.divergence.kl.push_back(kl_divergence(row, logits));
+      result.divergence.num_same += likeliest(row) == likeliest(logits);
+    });
+  }
+  return result;
+}
+
+ordered_json to_json(const Divergence& divergence) {
+  return {{"mean_kl", mean(divergence.kl)},
+          {"max_kl", *std::max_element(divergence.kl.begin(), divergence.kl.end())},
+          {"same_likeliest", double(divergence.num_same) / double(divergence.kl.size())}};
+}
+
+void print(const Divergence& divergence) {
+  std::printf(
+      "against the other: KL divergence %.3g nats a token, at most %.3g; the same token likeliest %.2f %%\n",
+      mean(divergence.kl), *std::max_element(divergence.kl.begin(), divergence.kl.end()),
+      100 * double(divergence.num_same) / double(divergence.kl.size()));
+}
+
+std::string shown(const Scorer& scorer, TokenId id) {
+  if (!scorer.tokenizer()) return "";
+  return nlohmann::json(replace_invalid_utf8(scorer.tokenizer()->token_bytes(id))).dump();
+}
+
+int score_text(Scorer& scorer, Scorer* against, const ScoreOptions& options, const std::string& text,
+               bool token_by_token) {
+  const std::vector<TokenId> ids = encode(scorer, text);
+  if (ids.size() < 2)
+    fail(ErrorKind::kRequest, "text: has ", ids.size(),
+         " tokens, want at least 2: the first has none before it");
+  const int window = options.window > 0 ? options.window : scorer.max_model_len();
+  const int stride = options.stride > 0 ? options.stride : std::max(1, window / 2);
+  if (window < 2 || window > scorer.max_model_len())
+    fail(ErrorKind::kConfig, "--window: is ", window, ", want 2 to the context of ", scorer.max_model_len());
+  if (stride >= window) fail(ErrorKind::kConfig, "--stride: is ", stride, ", want 1 to ", window - 1);
+  const auto windows = score_windows(ids.size(), size_t(window), size_t(stride));
+  const FileScores result = score_windows_of(scorer, against, ids, windows);
+  const double average = mean(result.scores);
+  if (options.json) {
+    ordered_json json{{"model", options.model_name},
+                      {"num_tokens", ids.size()},
+                      {"num_scored", result.scores.size()},
+                      {"window", window},
+                      {"stride", stride},
+                      {"logprob", average * double(result.scores.size())},
+                      {"logprob_per_token", average},
+                      {"perplexity", std::exp(-average)}};
+    if (token_by_token) {
+      json["ids"] = ids;
+      json["logprobs"] = result.scores;
+    }
+    if (against) json["against"] = to_json(result.divergence);
+    std::cout << json.dump(2) << "\n";
+    return 0;
+  }
+  if (token_by_token) {
+    std::printf("%9d %11s  %s\n", ids[0], "", shown(scorer, ids[0]).c_str());
+    for (size_t i = 1; i < ids.size(); ++i)
+      std::printf("%9d %11.6f  %s\n", ids[i], result.scores[i - 1], shown(scorer, ids[i]).c_str());
+  }
+  std::printf("%zu tokens, log-probability %.4f, %.6f a token, perplexity %.4f", ids.size(),
+              average * double(result.scores.size()), average, std::exp(-average));
+  if (windows.size() > 1) std::printf(" (windows of %d tokens, %d apart)", window, stride);
+  std::printf("\n");
+  if (against) print(result.divergence);
+  return 0;
+}
+
+// One question.
+struct Choice {
+  std::string prompt;
+  std::vector<std::string> choices;
+  int answer = -1;  // -1: not known
+};
+
+Choice parse_choice(const std::string& line, const std::string& where) {
+  const nlohmann::json json = parse_json_text(line, ErrorKind::kRequest, where);
+  const auto wrong = [&](const char* what) {
+    fail(ErrorKind::kRequest, where, ": ", what,
+         R"(, want {"prompt": "...", "choices": ["...", "..."], "answer": 0})");
+  };
+  Choice choice;
+  if (!json.is_object() || !json.contains("prompt") || !json["prompt"].is_string()) wrong("has no prompt");
+  choice.prompt = json["prompt"];
+  if (!json.contains("choices") || !json["choices"].is_array() || json["choices"].size() < 2)
+    wrong("has no list of two choices or more");
+  for (const auto& each : json["choices"]) {
+    if (!each.is_string()) wrong("has a choice that is no string");
+    choice.choices.push_back(each);
+  }
+  if (!json.contains("answer")) return choice;
+  if (!json["answer"].is_number_integer() || json["answer"] < 0 || json["answer"] >= choice.choices.size())
+    wrong("has an answer that is no index of its choices");
+  choice.answer = json["answer"];
+  return choice;
+}
+
+struct ChoiceScore {
+  double logprob = 0, per_token = 0;
+};
+
+// Of the tokens of prompt + choice that the prompt alone does not have: a border may lie inside a token.
+ChoiceScore score_choice(Scorer& scorer, const std::string& prompt, const std::string& choice) {
+  const std::vector<TokenId> before = encode(scorer, prompt), whole = encode(scorer, prompt + choice);
+  const auto [a, b] = std::mismatch(before.begin(), before.end(), whole.begin(), whole.end());
+  const int first = std::max(1, int(b - whole.begin()));
+  if (first >= int(whole.size()))
+    fail(ErrorKind::kRequest, "choices: '", choice, "' adds no token to its prompt");
+  const std::vector<double> scores = scorer.score(whole, first);
+  return {mean(scores) * double(scores.size()), mean(scores)};
+}
+
+int score_choices(Scorer& scorer, const ScoreOptions& options) {
+  const std::string text = read_text(options.choices);
+  std::vector<Choice> questions;
+  size_t line_number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    const std::string line = text.substr(begin, end - begin);
+    ++line_number;
+    begin = end + 1;
+    if (line.find_first_not_of(" \t\r") == line.npos) continue;
+    questions.push_back(parse_choice(line, options.choices.string() + ":" + std::to_string(line_number)));
+  }
+  if (questions.empty())
+    fail(ErrorKind::kRequest, options.choices.string(), ": is empty, want a question a line");
+
+  int64_t num_known = 0, num_right = 0, num_right_per_token = 0;
+  ordered_json rows = ordered_json::array();
+  ProgressLine progress;
+  for (const Choice& question : questions) {
+    std::vector<ChoiceScore> scores;
+    for (const std::string& choice : question.choices)
+      scores.push_back(score_choice(scorer, question.prompt, choice));
+    const auto best = [&](double ChoiceScore::*score) {
+      return int(std::max_element(scores.begin(), scores.end(),
+                                  [&](const auto& a, const auto& b) { return a.*score < b.*score; }) -
+                 scores.begin());
+    };
+    const int chosen = best(&ChoiceScore::logprob), chosen_per_token = best(&ChoiceScore::per_token);
+    num_known += question.answer >= 0;
+    num_right += chosen == question.answer;
+    num_right_per_token += chosen_per_token == question.answer;
+    ordered_json row{{"chosen", chosen}, {"chosen_per_token", chosen_per_token}};
+    if (question.answer >= 0) row["answer"] = question.answer;
+    for (const ChoiceScore& score : scores) row["logprobs"].push_back(score.logprob);
+    rows.push_back(row);
+    progress.draw(
+        [&] { return std::to_string(rows.size()) + "/" + std::to_string(questions.size()) + " questions"; });
+  }
+  progress.clear();
+  const double known = double(std::max<int64_t>(1, num_known));
+  if (options.json) {
+    std::cout << ordered_json{{"model", options.model_name},
+                              {"num_questions", questions.size()},
+                              {"num_with_answer", num_known},
+                              {"accuracy", double(num_right) / known},
+                              {"accuracy_per_token", double(num_right_per_token) / known},
+                              {"questions", rows}}
+                     .dump(2)
+              << "\n";
+    return 0;
+  }
+  for (size_t i = 0; i < questions.size(); ++i) {
+    const int chosen = rows[i]["chosen"];
+    std::cout << i + 1 << ": " << chosen << " "
+              << nlohmann::json(questions[i].choices[size_t(chosen)]).dump();
+    if (questions[i].answer >= 0) std::cout << (chosen == questions[i].answer ? "  right" : "  wrong");
+    std::cout << "\n";
+  }
+  std::printf("%zu questions", questions.size());
+  if (num_known > 0)
+    std::printf(", accuracy %.2f %% by log-probability, %.2f %% by log-probability a token",
+                100 * double(num_right) / known, 100 * double(num_right_per_token) / known);
+  std::printf("\n");
+  return 0;
+}
+
+}  // namespace
+
+int run_score(const ScoreOptions& options) {
+  Scorer scorer(options.engine);
+  if (!options.choices.empty()) return score_choices(scorer, options);
+  std::optional<Scorer> against;
+  if (!options.against.model.empty()) {
+    against.emplace(options.against);
+    if (against->model_config().vocab_size != scorer.model_config().vocab_size)
+      fail(ErrorKind::kConfig, options.against.model.string(), ": has a vocabulary of ",
+           against->model_config().vocab_size, ", want the other's of ", scorer.model_config().vocab_size);
+  }
+  const std::string text = options.text ? *options.text : read_text(options.input);
+  return score_text(scorer, against ? &*against : nullptr, options, text, options.text.has_value());
+}
+
+}  // namespace nanovllm::cli

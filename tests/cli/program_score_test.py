@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Scoring texts, files and choices, as a user does.
+
+usage: program_score_test.py PROGRAM SOURCE_DIR
+"""
+import json
+import math
+import sys
+import unittest
+
+from program import DEMO, GOLDEN, SOURCE, Program, run
+
+SCORED = json.loads((SOURCE / "models/demo/reference.json").read_text())["scored"]
+
+
+class Score(Program):
+    def score(self, *arguments, model=DEMO, stdin=""):
+        result = run("score", str(model), *arguments, "--json", stdin=stdin)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return json.loads(result.stdout)
+
+    def test_a_text_has_the_scores_of_transformers(self):
+        for row in SCORED:
+            result = self.score(row["text"])
+            self.assertEqual(result["ids"], row["ids"])
+            for got, want in zip(result["logprobs"], row["logprobs"][1:], strict=True):
+                self.assertAlmostEqual(got, want, delta=1.3e-3)
+            self.assertAlmostEqual(result["perplexity"], math.exp(-sum(result["logprobs"]) / len(result["logprobs"])))
+        shown = run("score", DEMO, "Once upon a time").stdout.split("\n")
+        self.assertEqual(shown[0].split(), ["806", '"Once"'])
+        self.assertIn("4 tokens, log-probability -0.0345", shown[4])
+
+    def test_a_file_in_windows(self):
+        file = self.folder / "text.txt"
+        file.write_text(" ".join(row["text"] for row in SCORED))
+        whole = self.score("--input", str(file))
+        self.assertEqual(whole["num_scored"], whole["num_tokens"] - 1)
+        self.assertEqual((whole["window"], whole["stride"]), (2048, 1024))
+        self.assertEqual(self.score("--input", "-", stdin=file.read_text())["perplexity"], whole["perplexity"])
+        windows = self.score("--input", str(file), "--window", "20", "--stride", "5")
+        self.assertEqual(windows["num_scored"], whole["num_scored"])
+        short = self.score("--input", str(file), "--window", "20", "--stride", "19")
+        self.assertEqual(len({result["perplexity"] for result in (whole, windows, short)}), 3)  # other contexts
+        self.assertIn("(windows of 20 tokens, 5 apart)",
+                      run("score", DEMO, "--input", str(file), "--window", "20", "--stride", "5").stdout)
+
+    def test_against_itself_and_another(self):
+        same = self.score("Once upon a time", "--against", DEMO, "--against-tensor-parallel-size", "2")
+        self.assertEqual(same["against"], {"mean_kl": 0.0, "max_kl": 0.0, "same_likeliest": 1.0})
+        tied, untied = str(GOLDEN / "qwen3-tied-bf16"), str(GOLDEN / "qwen3-untied-f32")
+        other = self.score("5 6 7 8", "--against", untied, model=tied)
+        self.assertGreater(other["against"]["mean_kl"], 0.1)
+        self.expect_error(run("score", DEMO, "a b", "--against", tied), tied + ": has a vocabulary of 320, want the other's of 6144")
+
+    def test_choices(self):
+        file = self.folder / "questions.jsonl"
+        questions = [{"prompt": "The cat sat on the", "choices": [" quantum.", " mat."], "answer": 1},
+                     {"prompt": "Once upon a", "choices": [" time", " xylophone"], "answer": 1},
+                     {"prompt": "Once upon a", "choices": [" time", " xylophone"]}]
+        file.write_text("\n\n".join(map(json.dumps, questions)) + "\n")
+        result = self.score("--choices", str(file))
+        self.assertEqual([row["chosen"] for row in result["questions"]], [1, 0, 0])
+        self.assertEqual((result["num_questions"], result["num_with_answer"], result["accuracy"]), (3, 2, 0.5))
+        whole, prompt = self.score("Once upon a time"), self.score("Once upon a")
+        self.assertAlmostEqual(result["questions"][1]["logprobs"][0], whole["logprob"] - prompt["logprob"], places=4)
+        shown = run("score", DEMO, "--choices", str(file)).stdout
+        self.assertIn('1: 1 " mat."  right\n2: 0 " time"  wrong\n3: 0 " time"\n3 questions, accuracy 50.00 %', shown)
+
+    def test_errors(self):
+        file = self.folder / "bad.jsonl"
+        for line, text in (("{", "is not JSON"), ("{}", "has no prompt"), ('{"prompt": "a"}', "has no list of two choices"),
+                           ('{"prompt": "a", "choices": ["b", 3]}', "has a choice that is no string"),
+                           ('{"prompt": "a", "choices": ["b", "c"], "answer": 2}', "has an answer that is no index"),
+                           ('{"prompt": "a", "choices": ["b", ""]}', "adds no token to its prompt")):
+            file.write_text('\n' + line)
+            self.expect_error(run("score", DEMO, "--choices", str(file)), text)
+        file.write_text("\n")
+        self.expect_error(run("score", DEMO, "--choices", str(file)), "is empty")
+        self.expect_error(run("score", DEMO, "a"), "has 1 tokens, want at least 2")
+        self.expect_error(run("score", DEMO, "a b c", "--window", "1"), "--window: is 1, want 2 to the context of 2048")
+        self.expect_error(run("score", DEMO, "a b c", "--window", "2049"), "--window: is 2049")
+        self.expect_error(run("score", DEMO, "a b c", "--window", "4", "--stride", "4"), "--stride: is 4, want 1 to 3")
+        self.expect_error(run("score", DEMO, "--input", str(self.folder / "none")), "none")
+        self.assertEqual(run("score", DEMO).returncode, 2)
+        self.assertEqual(run("score", DEMO, "a", "--input", "b").returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
