@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "cli/bench.h"
 #include "cli/chat.h"
+#include "cli/doctor.h"
 #include "cli/find_model.h"
 #include "cli/generate.h"
 #include "cli/inspect.h"
@@ -242,6 +243,11 @@ int run(int argc, char** argv) {
   CLI::App& score_app = *app.add_subcommand("score", "how likely a model finds a text");
   add_score_flags(score_app, score);
 
+  DoctorOptions doctor;
+  CLI::App& doctor_app =
+      *app.add_subcommand("doctor", "what this machine has, and what would be chosen of it");
+  doctor_app.add_flag("--json", doctor.json, "print as JSON");
+
   CLI::App& bench_app = *app.add_subcommand("bench", "how fast a model runs here");
   bench_app.require_subcommand(1);
   ThroughputOptions throughput;
@@ -288,6 +294,7 @@ int run(int argc, char** argv) {
     inspect.model_name = resolve_model(inspect.engine.model);
     return inspect.trace ? run_trace(inspect) : run_inspect(inspect);
   }
+  if (doctor_app.parsed()) return run_doctor(doctor);
   if (score_app.parsed()) {
     if (score.text) unprotect(*score.text);
     unprotect_all(score.input, score.choices);

@@ -94,6 +94,19 @@ class Inspect(Program):
         self.expect_error(run("inspect", DEMO, "--trace", "a", "--save", str(self.folder / "no" / "file")), "cannot write")
 
 
+class Doctor(Program):
+    def test_what_is_chosen_runs_here(self):
+        found = json.loads(run("doctor", "--json").stdout)
+        self.assertEqual(found["chosen"]["instruction_set"], found["instruction_sets"][0])
+        self.assertIn("portable", found["instruction_sets"])
+        self.assertEqual("avx2" in found["instruction_sets"], {"avx2", "fma"} <= set(found["features"]))
+        self.assertTrue(1 <= found["chosen"]["num_threads"] <= found["affinity"] <= found["processors"])
+        self.assertGreater(found["read_bandwidth_gb_per_s"], 0.1)
+        shown = run("doctor").stdout
+        for name in ("processor", "memory bandwidth", "NVIDIA driver", "instruction set", "threads"):
+            self.assertIn(f"\n{name} "[name == "processor":], shown)
+
+
 class Trace(Program):
     def trace(self, model, prompt, *arguments):
         file = self.folder / "trace.safetensors"

@@ -163,16 +163,19 @@ void expect_same(const Answers& got, const Answers& want) {
 TEST(SameBits, ACrowdOf64HoweverItIsRun) {
   const std::vector<Request> requests = crowd();
   for (const Conditions& conditions :
-       {Conditions{.name = "together"}, Conditions{.name = "two threads", .num_threads = 2},
+       {Conditions{.name = "together"},
         Conditions{.name = "chunks of 1", .max_num_seqs = 1, .max_num_batched_tokens = 1},
-        Conditions{.name = "chunks of 7", .max_num_seqs = 5, .max_num_batched_tokens = 7},
-        Conditions{.name = "chunks of 16", .max_num_seqs = 8, .max_num_batched_tokens = 16},
+        Conditions{.name = "chunks of 7, two threads",
+        .max_num_seqs = 5,
+        .max_num_batched_tokens = 7,
+        .num_threads = 2},
+        Conditions{.name = "chunks of 16, blocks of 1",
+        .max_num_seqs = 8,
+        .max_num_batched_tokens = 16,
+        .block_size = 1},
+        Conditions{.name = "two ranks, blocks of 32", .tensor_parallel_size = 2, .block_size = 32},
         Conditions{
-            .name = "two ranks, chunks of 64", .max_num_batched_tokens = 64, .tensor_parallel_size = 2},
-        Conditions{.name = "four ranks", .tensor_parallel_size = 4},
-        Conditions{.name = "blocks of 1", .block_size = 1},
-        Conditions{.name = "blocks of 32", .block_size = 32},
-        Conditions{.name = "no cache", .caching = PrefixCaching::kOff}}) {
+            .name = "four ranks, no cache", .tensor_parallel_size = 4, .caching = PrefixCaching::kOff}}) {
     SCOPED_TRACE(conditions.name);
     Engine engine(conditions);
     Answers got;
@@ -234,8 +237,8 @@ TEST(SameBits, LongPromptsInChunksAndFromTheCache) {
   }
   const Answers want = alone(requests);
   for (const Conditions& conditions :
-       {Conditions{.name = "512, blocks of 1", .max_num_seqs = 1, .block_size = 1},
-        Conditions{.name = "512, two threads", .max_num_seqs = 8, .num_threads = 2},
+       {Conditions{
+            .name = "512, blocks of 1, two threads", .max_num_seqs = 1, .num_threads = 2, .block_size = 1},
         Conditions{.name = "100, blocks of 5, two threads",
         .max_num_seqs = 4,
         .max_num_batched_tokens = 100,

@@ -356,7 +356,9 @@ TEST(ThreadRanks, BetweenRunsThereIsNoLimit) {
   int done = 0;
   for (int i = 0; i < 2; ++i) {
     std::this_thread::sleep_for(milliseconds(700));
-    ranks.run([&](int r) { done += r == 0; });
+    ranks.run([&](int r) {
+      if (r == 0) ++done;
+    });
   }
   EXPECT_EQ(done, 2);
 }
