@@ -13,6 +13,7 @@
 #include "cli/find_model.h"
 #include "cli/generate.h"
 #include "cli/inspect.h"
+#include "cli/schedule_view.h"
 #include "cli/score.h"
 #include "cli/tokenize.h"
 
@@ -81,9 +82,11 @@ void add_engine_options(CLI::App& app, EngineConfig& config, const std::string& 
   });
 }
 
-void add_engine_flags(CLI::App& app, EngineConfig& config) {
-  app.add_option("model", config.model, kModelHelp)->required();
+// → the option of the model
+CLI::Option* add_engine_flags(CLI::App& app, EngineConfig& config) {
+  CLI::Option* model = app.add_option("model", config.model, kModelHelp)->required();
   add_engine_options(app, config, "", "Engine");
+  return model;
 }
 
 void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
@@ -161,8 +164,8 @@ void add_latency_flags(CLI::App& app, LatencyOptions& options) {
       ->capture_default_str();
 }
 
-void add_inspect_flags(CLI::App& app, InspectOptions& options) {
-  add_engine_flags(app, options.engine);
+void add_inspect_flags(CLI::App& app, InspectOptions& options, bool& schedule, std::filesystem::path& svg) {
+  add_engine_flags(app, options.engine)->required(false);
   CLI::Option* trace =
       app.add_option("--trace", options.trace,
                      "one forward of this prompt, step by step (token ids where the model has no tokenizer)");
@@ -172,6 +175,11 @@ void add_inspect_flags(CLI::App& app, InspectOptions& options) {
   add_chat_flags(app, options.chat, "with --chat: ");
   app.add_option("--layer", options.layer, "with --trace: only this layer")->needs(trace);
   app.add_option("--save", options.save, "with --trace: a safetensors file for all values")->needs(trace);
+  CLI::Option* schedule_flag =
+      app.add_flag("--schedule", schedule,
+                   "a small workload step by step, without a model: who waits and runs, whose the blocks are")
+          ->excludes(trace);
+  app.add_option("--svg", svg, "with --schedule: a picture of it")->needs(schedule_flag);
   app.add_flag("--json", options.json, "print as JSON");
 }
 
@@ -237,7 +245,9 @@ int run(int argc, char** argv) {
 
   InspectOptions inspect;
   CLI::App& inspect_app = *app.add_subcommand("inspect", "look inside a model");
-  add_inspect_flags(inspect_app, inspect);
+  bool schedule = false;
+  ScheduleOptions schedule_options;
+  add_inspect_flags(inspect_app, inspect, schedule, schedule_options.svg);
 
   ScoreOptions score;
   CLI::App& score_app = *app.add_subcommand("score", "how likely a model finds a text");
@@ -289,6 +299,15 @@ int run(int argc, char** argv) {
     return run_tokenize(tokenize);
   }
   if (inspect_app.parsed()) {
+    if (schedule) {
+      unprotect(schedule_options.svg);
+      schedule_options.engine = inspect.engine;
+      return run_schedule(schedule_options);
+    }
+    if (inspect.engine.model.empty()) {
+      std::cerr << "nanovllm: inspect: want a model, or --schedule\n";
+      return kUsageError;
+    }
     if (inspect.trace) unprotect(*inspect.trace);
     unprotect(inspect.save);
     inspect.model_name = resolve_model(inspect.engine.model);

@@ -67,6 +67,12 @@ void BlockManager::visit_prefix(const Sequence& sequence, Visit&& visit) const {
   }
 }
 
+BlockState BlockManager::state(int block) const {
+  const Block& b = blocks_[size_t(block)];
+  if (b.num_users > 0) return BlockState::kUsed;
+  return b.content == kNoContent ? BlockState::kFree : BlockState::kCached;
+}
+
 bool BlockManager::can_allocate(const Sequence& sequence) const {
   int hits = 0, hits_in_use = 0;
   visit_prefix(sequence, [&](int32_t block) {

@@ -33,6 +33,7 @@ using ContentHash = uint64_t (*)(uint64_t seed, uint64_t parent, std::span<const
 uint64_t content_hash(uint64_t seed, uint64_t parent, std::span<const TokenId> tokens);
 
 enum class PrefixCaching { kOff, kOn };
+enum class BlockState { kFree, kCached, kUsed };
 
 class BlockManager {
  public:
@@ -46,6 +47,8 @@ class BlockManager {
   }  // cached ones too: they are given up at need
   int num_cached_blocks() const { return num_free_blocks() - int(free_blocks_.size()); }
   int block_size() const { return block_size_; }
+  BlockState state(int block) const;
+  int num_users(int block) const { return blocks_[size_t(block)].num_users; }
   int blocks_for(int num_tokens) const { return (num_tokens + block_size_ - 1) / block_size_; }
 
   // Whether there are blocks for all tokens that the sequence has.

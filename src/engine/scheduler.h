@@ -72,6 +72,7 @@ class Scheduler {
   int num_waiting() const { return int(waiting_.size()); }
   int num_running() const { return int(running_.size()); }
   const std::deque<std::unique_ptr<Sequence>>& waiting() const { return waiting_; }
+  const std::vector<std::unique_ptr<Sequence>>& running() const { return running_; }
   const EngineMetrics& metrics() const { return metrics_; }  // since the beginning
   const BlockManager& blocks() const { return blocks_; }
   void check_integrity() const;  // for tests

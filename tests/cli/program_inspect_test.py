@@ -9,6 +9,7 @@ import re
 import struct
 import sys
 import unittest
+import xml.etree.ElementTree
 
 from program import DEMO, GOLDEN, Program, run
 
@@ -92,6 +93,49 @@ class Inspect(Program):
         self.expect_error(run("inspect", str(MODELS[0]), "--trace", "1 2 x"), "'x' is not a token id")
         self.expect_error(run("inspect", str(MODELS[0]), "--trace", "320"), "prompt: has token id 320")
         self.expect_error(run("inspect", DEMO, "--trace", "a", "--save", str(self.folder / "no" / "file")), "cannot write")
+
+
+class Schedule(Program):
+    def schedule(self, *arguments):
+        result = run("inspect", "--schedule", *arguments)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout
+
+    def test_every_state_is_seen_and_every_sequence_ends(self):
+        text = self.schedule()
+        for state in ("prefill", "decode", "waiting", "preempted", "came from the cache"):
+            self.assertIn(state, text)
+        self.assertEqual(sorted(re.findall(r"^  (\w) is done$", text, re.M)), list("ABCDEFG"))
+        steps = re.findall(r"^step (\d+): (\d+) tokens   blocks (\S+)$", text, re.M)
+        self.assertEqual([int(step[0]) for step in steps], list(range(len(steps))))
+        self.assertTrue(all(int(tokens) <= 12 and len(blocks) == 10 for _, tokens, blocks in steps))
+        self.assertTrue(any("2" in blocks and "~" in blocks for _, _, blocks in steps))
+        for step in text.split("\nstep ")[1:]:  # what the lines say of blocks is what the map says
+            blocks = step.split("\n")[0].split()[-1]
+            owners = re.findall(r"^  (\w) .*; blocks ([\d ]+)$", step, re.M)
+            users = [[name for name, own in owners if str(block) in own.split()] for block in range(10)]
+            self.assertEqual(blocks.replace("~", "."),
+                             "".join(str(len(u)) if len(u) > 1 else u[0] if u else "." for u in users))
+
+    def test_without_the_cache_nothing_stays(self):
+        self.assertNotIn("~", self.schedule("--no-prefix-caching").split("\nstep ", 1)[1])
+
+    def test_the_picture_is_well_formed(self):
+        file = self.folder / "schedule.svg"
+        steps = self.schedule("--svg", str(file)).count("\nstep ")
+        root = xml.etree.ElementTree.parse(file).getroot()
+        self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
+        cells = [rect for rect in root.iter("{http://www.w3.org/2000/svg}rect") if rect.get("width") == "16"]
+        self.assertGreater(len(cells), 10 * steps)  # one a block and step, and those of the sequences
+        for rect in cells:
+            self.assertLess(int(rect.get("x")) + 16, int(root.get("width")))
+            self.assertLess(int(rect.get("y")) + 16, int(root.get("height")))
+
+    def test_limits(self):
+        self.assertEqual(run("inspect").returncode, 2)
+        self.expect_error(run("inspect", "--schedule", "--num-kvcache-blocks", "2"), "prompt: ")
+        text = self.schedule("--max-num-seqs", "1", "--kvcache-block-size", "8", "--num-kvcache-blocks", "6")
+        self.assertIn("max_num_seqs 1, max_num_batched_tokens 12, 6 blocks of 8 tokens, prefix caching on\n", text)
 
 
 class Doctor(Program):
