@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "llm/llm.h"
+#include "models/model_config.h"
 #include "ops/cpu/kernels.h"
 #include "options.h"
 #include "report.h"

@@ -9,9 +9,11 @@
 // See options.h for the command line. Each is measured several times; the file has median, lowest and highest
 // (docs/results.md).
 #include "llm/llm.h"
+#include "models/model_config.h"
 #include "ops/cpu/kernels.h"
 #include "options.h"
 #include "report.h"
+#include "runtime/model_runner.h"
 #include "tensor/machine.h"
 
 namespace nanovllm::bench {

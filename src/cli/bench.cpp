@@ -9,7 +9,11 @@
 
 #include "base/error.h"
 #include "cli/python_random.h"
+#include "engine/scheduler.h"
 #include "llm/llm.h"
+#include "models/model_config.h"
+#include "ops/ops.h"
+#include "runtime/model_runner.h"
 #include "tensor/machine.h"
 
 namespace nanovllm::cli {

@@ -11,6 +11,9 @@
 #include "cli/interrupts.h"
 #include "cli/output.h"
 #include "llm/llm.h"
+#include "models/generation_config.h"
+#include "tokenizer/chat_messages.h"
+#include "tokenizer/chat_template.h"
 
 namespace nanovllm::cli {
 namespace {

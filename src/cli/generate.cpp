@@ -13,6 +13,9 @@
 #include "cli/progress.h"
 #include "cli/prompts.h"
 #include "llm/llm.h"
+#include "models/generation_config.h"
+#include "tokenizer/chat_messages.h"
+#include "tokenizer/chat_template.h"
 
 namespace nanovllm::cli {
 namespace {

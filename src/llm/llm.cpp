@@ -1,12 +1,19 @@
 #include "llm/llm.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 
 #include "base/error.h"
 #include "base/random.h"
+#include "engine/scheduler.h"
 #include "llm/runner_config.h"
+#include "models/generation_config.h"
+#include "runtime/model_runner.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/detokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 namespace nanovllm {
 namespace {
@@ -41,55 +48,99 @@ int num_prefill_tokens(const Batch& batch) {
 
 }  // namespace
 
-LLM::LLM(const EngineConfig& config) : model_name_(config.model.string()) {
-  model_config_ = read_model_config(config.model);
-  generation_config_ = read_generation_config(config.model);
-  RunnerConfig runner_config = make_runner_config(config, model_config_);
-  max_model_len_ = runner_config.max_model_len;
-  tokenizer_ = load_tokenizer(config.model);
-  try {
-    chat_template_ = ChatTemplate::load(config.model);
-    chat_template_error_ =
-        model_name_ + ": has no chat template, want one in tokenizer_config.json or chat_template.jinja";
-  } catch (const Error& error) {
-    chat_template_error_ = error.what();  // only who asks for the template needs to know
-  }
-  if (tokenizer_ && tokenizer_->num_tokens() > model_config_.vocab_size)
-    fail(ErrorKind::kConfig, model_name_, ": the tokenizer has ", tokenizer_->num_tokens(),
-         " tokens, want at most vocab_size=", model_config_.vocab_size);
+struct LLM::State {
+  using StreamKey = std::pair<RequestId, int>;  // a request's completion
+  struct Stream {                               // its way out
+    std::optional<Detokenizer> detokenizer;
+    int num_sent = 0;  // output tokens
+  };
 
-  if (tokenizer_) runner_config.num_valid_tokens = tokenizer_->num_tokens();
-  runner_ = std::make_unique<ModelRunner>(config.model, model_config_, runner_config);
-  scheduler_ = std::make_unique<Scheduler>(
+  RequestOutput make_output(const Sequence& sequence, Stream& stream) const;
+
+  ModelConfig model_config;
+  GenerationConfig generation_config;
+  std::string model_name;
+  std::optional<Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat_template;
+  std::string chat_template_error;  // why there is none
+  int max_model_len = 0;
+  std::unique_ptr<ModelRunner> runner;
+  std::unique_ptr<Scheduler> scheduler;
+  std::map<StreamKey, Stream> streams;
+  RequestId next_id = 1;
+  StepStats last_step;
+};
+
+LLM::~LLM() = default;
+LLM::LLM(LLM&&) noexcept = default;
+LLM& LLM::operator=(LLM&&) noexcept = default;
+
+bool LLM::has_unfinished() const {
+  return state_->scheduler->has_unfinished() || state_->scheduler->has_finished();
+}
+int LLM::max_model_len() const { return state_->max_model_len; }
+const StepStats& LLM::last_step() const { return state_->last_step; }
+const ModelConfig& LLM::model_config() const { return state_->model_config; }
+const GenerationConfig& LLM::generation_config() const { return state_->generation_config; }
+const Tokenizer* LLM::tokenizer() const { return state_->tokenizer ? &*state_->tokenizer : nullptr; }
+const ModelRunner& LLM::runner() const { return *state_->runner; }
+const Scheduler& LLM::scheduler() const { return *state_->scheduler; }
+
+Prompt LLM::chat_prompt(std::span<const ChatMessage> messages) const {
+  return Prompt(chat_template().render(messages));
+}
+
+LLM::LLM(const EngineConfig& config) : state_(std::make_unique<State>()) {
+  state_->model_name = config.model.string();
+  state_->model_config = read_model_config(config.model);
+  state_->generation_config = read_generation_config(config.model);
+  RunnerConfig runner_config = make_runner_config(config, state_->model_config);
+  state_->max_model_len = runner_config.max_model_len;
+  state_->tokenizer = load_tokenizer(config.model);
+  try {
+    state_->chat_template = ChatTemplate::load(config.model);
+    state_->chat_template_error =
+        state_->model_name +
+        ": has no chat template, want one in tokenizer_config.json or chat_template.jinja";
+  } catch (const Error& error) {
+    state_->chat_template_error = error.what();  // only who asks for the template needs to know
+  }
+  if (state_->tokenizer && state_->tokenizer->num_tokens() > state_->model_config.vocab_size)
+    fail(ErrorKind::kConfig, state_->model_name, ": the tokenizer has ", state_->tokenizer->num_tokens(),
+         " tokens, want at most vocab_size=", state_->model_config.vocab_size);
+
+  if (state_->tokenizer) runner_config.num_valid_tokens = state_->tokenizer->num_tokens();
+  state_->runner = std::make_unique<ModelRunner>(config.model, state_->model_config, runner_config);
+  state_->scheduler = std::make_unique<Scheduler>(
       SchedulerLimits{.max_num_seqs = runner_config.max_num_seqs,
                       .max_num_batched_tokens = runner_config.max_num_batched_tokens,
-                      .max_model_len = max_model_len_,
-                      .num_blocks = runner_->memory_plan().num_blocks,
+                      .max_model_len = state_->max_model_len,
+                      .num_blocks = state_->runner->memory_plan().num_blocks,
                       .block_size = runner_config.block_size,
                       .prefix_caching = config.prefix_caching ? PrefixCaching::kOn : PrefixCaching::kOff},
-      eos_union(model_config_, generation_config_, tokenizer_));
+      eos_union(state_->model_config, state_->generation_config, state_->tokenizer));
 }
 
 const ChatTemplate& LLM::chat_template() const {
-  if (!chat_template_) fail(ErrorKind::kConfig, chat_template_error_);
-  return *chat_template_;
+  if (!state_->chat_template) fail(ErrorKind::kConfig, state_->chat_template_error);
+  return *state_->chat_template;
 }
 
 RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
-  check_sampling_params(params, model_config_.vocab_size);
+  check_sampling_params(params, state_->model_config.vocab_size);
   auto sequence = std::make_unique<Sequence>();
   if (prompt.token_ids) {
     sequence->token_ids = *prompt.token_ids;
   } else {
-    if (!tokenizer_)
-      fail(ErrorKind::kRequest, model_name_, ": has no tokenizer.json, want token ids as prompt");
-    sequence->token_ids = tokenizer_->encode_prompt(prompt.text, prompt.template_tokens);
+    if (!state_->tokenizer)
+      fail(ErrorKind::kRequest, state_->model_name, ": has no tokenizer.json, want token ids as prompt");
+    sequence->token_ids = state_->tokenizer->encode_prompt(prompt.text, prompt.template_tokens);
   }
   for (const TokenId id : sequence->token_ids)
-    if (id < 0 || id >= model_config_.vocab_size)
+    if (id < 0 || id >= state_->model_config.vocab_size)
       fail(ErrorKind::kRequest, "prompt: has token id ", id, ", want ids from 0 to ",
-           model_config_.vocab_size - 1);
-  const RequestId id = next_id_++;
+           state_->model_config.vocab_size - 1);
+  const RequestId id = state_->next_id++;
   sequence->id = id;
   sequence->params = params;
   sequence->seed = params.seed ? *params.seed : random_seed();
@@ -98,19 +149,19 @@ RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
   sequence->num_prompt_tokens = sequence->num_tokens();
   sequence->arrival_time = Clock::now();
 
-  std::map<StreamKey, Stream> streams;  // all or nothing: a request that waits has its streams
+  std::map<State::StreamKey, State::Stream> streams;  // all or nothing: a request that waits has its streams
   for (int i = 0; i < params.n; ++i) {
-    Stream& stream = streams[{id, i}];
-    if (tokenizer_) stream.detokenizer.emplace(*tokenizer_, SpecialText::kSkip);
+    State::Stream& stream = streams[{id, i}];
+    if (state_->tokenizer) stream.detokenizer.emplace(*state_->tokenizer, SpecialText::kSkip);
   }
-  scheduler_->add(std::move(sequence));
-  streams_.merge(streams);
+  state_->scheduler->add(std::move(sequence));
+  state_->streams.merge(streams);
   return id;
 }
 
-bool LLM::abort(RequestId id) { return scheduler_->abort(id); }
+bool LLM::abort(RequestId id) { return state_->scheduler->abort(id); }
 
-RequestOutput LLM::make_output(const Sequence& sequence, Stream& stream) const {
+RequestOutput LLM::State::make_output(const Sequence& sequence, Stream& stream) const {
   RequestOutput output{.id = sequence.id,
                        .index = sequence.sample_index,
                        .finish_reason = sequence.finish_reason,
@@ -139,49 +190,27 @@ std::vector<RequestOutput> LLM::step() {
   const Clock::time_point start = Clock::now();
   const Batch* scheduled = nullptr;
   try {
-    scheduled = &scheduler_->schedule();
-    if (scheduled->num_tokens() > 0) scheduler_->update(runner_->run(*scheduled));
+    scheduled = &state_->scheduler->schedule();
+    if (scheduled->num_tokens() > 0) state_->scheduler->update(state_->runner->run(*scheduled));
   } catch (const std::exception& error) {
-    scheduler_->fail_step(error.what());
+    state_->scheduler->fail_step(error.what());
     throw;
   }
 
   const Batch& batch = *scheduled;
   std::vector<RequestOutput> outputs;
   if (batch.num_tokens() > 0)
-    for (const Sequence* sequence : scheduler_->progressed())
-      outputs.push_back(make_output(*sequence, streams_.at(key_of(*sequence))));
-  for (const auto& sequence : scheduler_->take_finished()) {
-    outputs.push_back(make_output(*sequence, streams_.at(key_of(*sequence))));
-    streams_.erase(key_of(*sequence));
+    for (const Sequence* sequence : state_->scheduler->progressed())
+      outputs.push_back(state_->make_output(*sequence, state_->streams.at(key_of(*sequence))));
+  for (const auto& sequence : state_->scheduler->take_finished()) {
+    outputs.push_back(state_->make_output(*sequence, state_->streams.at(key_of(*sequence))));
+    state_->streams.erase(key_of(*sequence));
   }
-  last_step_ = {.num_prefill_tokens = num_prefill_tokens(batch),
-                .num_output_tokens = batch.num_sampled(),
-                .num_keys = std::accumulate(batch.seq_lens.begin(), batch.seq_lens.end(), int64_t{0}),
-                .seconds = std::chrono::duration<double>(Clock::now() - start).count()};
+  state_->last_step = {.num_prefill_tokens = num_prefill_tokens(batch),
+                       .num_output_tokens = batch.num_sampled(),
+                       .num_keys = std::accumulate(batch.seq_lens.begin(), batch.seq_lens.end(), int64_t{0}),
+                       .seconds = std::chrono::duration<double>(Clock::now() - start).count()};
   return outputs;
-}
-
-void LLM::run_requests(const std::map<RequestId, size_t>& first_of, std::vector<Completion>& completions,
-                       const GenerateHooks& hooks) {
-  while (has_unfinished()) {
-    for (const RequestOutput& output : step()) {
-      const size_t index = first_of.at(output.id) + size_t(output.index);
-      Completion& completion = completions[index];
-      completion.text += output.text;
-      completion.token_ids.insert(completion.token_ids.end(), output.token_ids.begin(),
-                                  output.token_ids.end());
-      completion.finish_reason = output.finish_reason;
-      completion.num_prompt_tokens = output.num_prompt_tokens;
-      completion.num_cached_tokens = output.num_cached_tokens;
-      completion.seed = output.seed;
-      completion.error = output.error;
-      if (hooks.on_text && !output.text.empty()) hooks.on_text(index, output.text);
-      if (output.finished() && hooks.on_completion) hooks.on_completion(index, completion);
-    }
-    if (hooks.on_step && !hooks.on_step(last_step_))
-      for (const auto& [id, first] : first_of) abort(id);
-  }
 }
 
 std::vector<Completion> LLM::generate(std::span<const Prompt> prompts, std::span<const SamplingParams> params,
@@ -209,10 +238,27 @@ std::vector<Completion> LLM::generate(std::span<const Prompt> prompts, std::span
       for (size_t k = first; hooks.on_completion && k < completions.size(); ++k)
         hooks.on_completion(k, completions[k]);
     }
-    run_requests(first_of, completions, hooks);
+    while (has_unfinished()) {
+      for (const RequestOutput& output : step()) {
+        const size_t index = first_of.at(output.id) + size_t(output.index);
+        Completion& completion = completions[index];
+        completion.text += output.text;
+        completion.token_ids.insert(completion.token_ids.end(), output.token_ids.begin(),
+                                    output.token_ids.end());
+        completion.finish_reason = output.finish_reason;
+        completion.num_prompt_tokens = output.num_prompt_tokens;
+        completion.num_cached_tokens = output.num_cached_tokens;
+        completion.seed = output.seed;
+        completion.error = output.error;
+        if (hooks.on_text && !output.text.empty()) hooks.on_text(index, output.text);
+        if (output.finished() && hooks.on_completion) hooks.on_completion(index, completion);
+      }
+      if (hooks.on_step && !hooks.on_step(state_->last_step))
+        for (const auto& [id, first] : first_of) abort(id);
+    }
   } catch (...) {  // nothing of this call stays behind
     for (const auto& [id, first] : first_of) abort(id);
-    for (const auto& sequence : scheduler_->take_finished()) streams_.erase(key_of(*sequence));
+    for (const auto& sequence : state_->scheduler->take_finished()) state_->streams.erase(key_of(*sequence));
     throw;
   }
   return completions;

@@ -12,22 +12,25 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "engine/scheduler.h"
+#include "base/error.h"
+#include "engine/sequence.h"
 #include "llm/config.h"
-#include "models/generation_config.h"
-#include "runtime/model_runner.h"
-#include "tokenizer/chat_template.h"
-#include "tokenizer/detokenizer.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/prompt_text.h"
 
 namespace nanovllm {
+
+class ChatTemplate;
+class ModelRunner;
+class Scheduler;
+class Tokenizer;
+struct GenerationConfig;
+struct ModelConfig;
 
 // What to continue: a text, a chat, or token ids that somebody else has made.
 struct Prompt {
@@ -97,6 +100,12 @@ class LLM {
  public:
   // Loads the model. throws Error, naming option, file or field
   explicit LLM(const EngineConfig& config);
+  ~LLM();
+  LLM(LLM&&) noexcept;
+  LLM& operator=(LLM&&) noexcept;
+
+  // A conversation as the model's template writes it. throws Error: the model has none, or it refuses the messages
+  Prompt chat_prompt(std::span<const ChatMessage> messages) const;
 
   // throws Error(kRequest): the prompt or a parameter is wrong
   RequestId add_request(const Prompt& prompt, const SamplingParams& params);
@@ -105,7 +114,7 @@ class LLM {
   std::vector<RequestOutput> step();
   // Ends a request; the last outputs of its completions come from the next step(). False: there is none of this id.
   bool abort(RequestId id);
-  bool has_unfinished() const { return scheduler_->has_unfinished() || scheduler_->has_finished(); }
+  bool has_unfinished() const;
 
   // All answers, in the order of the prompts: n for each, so completion i of prompt p is at p · n + i where all have
   // the same n. One set of parameters for all, or one for each prompt. A prompt that is refused gets its completions
@@ -115,40 +124,21 @@ class LLM {
   std::vector<Completion> generate(std::span<const Prompt> prompts, std::span<const SamplingParams> params,
                                    const GenerateHooks& hooks = {});
 
-  const ModelConfig& model_config() const { return model_config_; }
-  const GenerationConfig& generation_config() const { return generation_config_; }
-  const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  int max_model_len() const;
+  const StepStats& last_step() const;
+
+  // The parts, for who includes their headers.
+  const ModelConfig& model_config() const;
+  const GenerationConfig& generation_config() const;
+  const Tokenizer* tokenizer() const;  // null: the model has none
   // throws Error(kConfig): the model folder has no chat template, or one that cannot be parsed
   const ChatTemplate& chat_template() const;
-  int max_model_len() const { return max_model_len_; }
-  const ModelRunner& runner() const { return *runner_; }
-  const Scheduler& scheduler() const { return *scheduler_; }
-  const StepStats& last_step() const { return last_step_; }
+  const ModelRunner& runner() const;
+  const Scheduler& scheduler() const;
 
  private:
-  using StreamKey = std::pair<RequestId, int>;  // a request's completion
-  struct Stream {                               // its way out
-    std::optional<Detokenizer> detokenizer;
-    int num_sent = 0;  // output tokens
-  };
-
-  // first_of: where each request's completions begin.
-  void run_requests(const std::map<RequestId, size_t>& first_of, std::vector<Completion>& completions,
-                    const GenerateHooks& hooks);
-  RequestOutput make_output(const Sequence& sequence, Stream& stream) const;
-
-  ModelConfig model_config_;
-  GenerationConfig generation_config_;
-  std::string model_name_;
-  std::optional<Tokenizer> tokenizer_;
-  std::optional<ChatTemplate> chat_template_;
-  std::string chat_template_error_;  // why there is none
-  int max_model_len_ = 0;
-  std::unique_ptr<ModelRunner> runner_;
-  std::unique_ptr<Scheduler> scheduler_;
-  std::map<StreamKey, Stream> streams_;
-  RequestId next_id_ = 1;
-  StepStats last_step_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace nanovllm

@@ -5,12 +5,9 @@
 #include <string>
 
 #include "tokenizer/jinja_value.h"
+#include "tokenizer/prompt_text.h"
 
 namespace nanovllm {
-
-struct ChatMessage {
-  std::string role, content;
-};
 
 // A list of dicts with role and content.
 jinja::Value to_value(std::span<const ChatMessage> messages);

@@ -16,6 +16,15 @@ namespace nanovllm {
 // variables.
 enum class Origin : uint8_t { kTemplate, kMessage };
 
+// Whether encode adds what tokenizer.json's TemplateProcessing puts around a text (Llama's BOS). A chat
+// template writes these tokens itself; a raw prompt asks for them.
+enum class TemplateTokens { kOmit, kAdd };
+
+// One turn of a conversation.
+struct ChatMessage {
+  std::string role, content;  // role: "system", "user", "assistant"
+};
+
 struct ByteRange {
   size_t begin, end;  // [begin, end)
 };

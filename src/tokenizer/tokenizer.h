@@ -17,14 +17,12 @@
 
 #include "base/token.h"
 #include "tokenizer/added_tokens.h"
+#include "tokenizer/prompt_text.h"
 
 namespace nanovllm {
 
 // Whether the text of special tokens shows in what is decoded.
 enum class SpecialText { kSkip, kKeep };
-// Whether encode adds what tokenizer.json's TemplateProcessing puts around a text (Llama's BOS). A chat
-// template writes these tokens itself; a raw prompt asks for them.
-enum class TemplateTokens { kOmit, kAdd };
 
 // Immutable after load: all methods are safe to share between threads.
 class Tokenizer {

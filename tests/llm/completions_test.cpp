@@ -3,8 +3,10 @@
 
 #include <set>
 
+#include "engine/scheduler.h"
 #include "llm/llm.h"
 #include "support.h"
+#include "tokenizer/tokenizer.h"
 
 namespace nanovllm {
 namespace {

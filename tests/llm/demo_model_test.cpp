@@ -7,7 +7,10 @@
 
 #include "llm/llm.h"
 #include "models/golden.h"
+#include "models/model_config.h"
 #include "support.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/tokenizer.h"
 
 namespace nanovllm {
 namespace {

@@ -6,7 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/unicode.h"
+#include "engine/scheduler.h"
+#include "models/generation_config.h"
+#include "models/model_config.h"
 #include "support.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/tokenizer.h"
 
 namespace nanovllm {
 namespace {
@@ -395,6 +400,16 @@ TEST(LLM, IdsPastTheTokenizerAreNeverSampled) {
 }
 
 // A text gets the tokens that tokenizer.json puts around texts (Llama's BOS); a chat has them from its template.
+TEST(LLM, AChatPromptIsTheTemplates) {
+  const std::vector<ChatMessage> messages{{.role = "system", .content = "Be kind."},
+                                          {.role = "user", .content = "Hi"}};
+  const LLM llm(demo_config());
+  const Prompt prompt = llm.chat_prompt(messages);
+  EXPECT_EQ(prompt.text.str(), llm.chat_template().render(messages).str());
+  EXPECT_NE(prompt.text.str().find("Be kind."), std::string::npos);
+  EXPECT_EQ(prompt.template_tokens, TemplateTokens::kOmit);
+}
+
 TEST(LLM, AChatGetsNoSecondBos) {
   const test::ScratchFolder folder;
   for (const auto& file : std::filesystem::directory_iterator(test::demo_model()))

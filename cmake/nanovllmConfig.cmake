@@ -1,0 +1,8 @@
+include(CMakeFindDependencyMacro)
+find_dependency(Threads)
+find_dependency(nlohmann_json)
+find_dependency(simdjson)
+find_dependency(PkgConfig)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+include(${CMAKE_CURRENT_LIST_DIR}/nanovllmTargets.cmake)
