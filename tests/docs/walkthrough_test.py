@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The commands of docs/walkthrough.md print what it says they print.
+"""The commands of docs/walkthrough.md print what it says they print, and the Chinese text shows the same ones.
 
 usage: walkthrough_test.py PROGRAM SOURCE_DIR
 A block ```console holds commands ("$ nanovllm …") and what each prints; "…" alone on a line stands for any lines, inside a line for any text.
@@ -32,6 +32,11 @@ def pattern(lines):
 
 
 class Walkthrough(unittest.TestCase):
+    def test_both_languages_show_the_same(self):
+        english, chinese = ((SOURCE / "docs" / name).read_text() for name in ("walkthrough.md", "walkthrough.zh.md"))
+        self.assertEqual(commands(english), commands(chinese))
+        self.assertEqual(re.findall(r"\]\((\.\./[^)]+)\)", english), re.findall(r"\]\((\.\./[^)]+)\)", chinese))
+
     def test_commands_print_what_is_shown(self):
         text = (SOURCE / "docs" / "walkthrough.md").read_text()
         self.assertGreater(len(commands(text)), 8)
