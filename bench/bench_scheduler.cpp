@@ -6,6 +6,7 @@
 #include <iostream>
 #include <thread>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "engine/scheduler.h"
 #include "report.h"

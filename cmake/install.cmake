@@ -3,6 +3,7 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/nanovllm)
 install(TARGETS nanovllm RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(EXPORT nanovllmTargets NAMESPACE nanovllm:: DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/nanovllmConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES cmake/nanovllmConfig.cmake ${PROJECT_BINARY_DIR}/nanovllmConfigVersion.cmake DESTINATION ${package_dir})

@@ -7,7 +7,7 @@ function(nanovllm_library name)
   add_library(nanovllm_${name} STATIC ${ARG_SOURCES})
   add_library(nanovllm::${name} ALIAS nanovllm_${name})
   target_include_directories(nanovllm_${name} PUBLIC
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:include/nanovllm>)
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/nanovllm>)
   target_compile_features(nanovllm_${name} PUBLIC cxx_std_20)
   set_target_properties(nanovllm_${name} PROPERTIES EXPORT_NAME ${name})
   if(NOT name STREQUAL "cli")

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/assert.h"
+
 namespace nanovllm {
 
 void warn(const std::string& message) { std::fprintf(stderr, "nanovllm: warning: %s\n", message.c_str()); }

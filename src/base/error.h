@@ -1,6 +1,6 @@
 // Errors. Two kinds, never mixed:
 //   throw Error   what a user, a file or the machine can cause (bad flag, corrupt checkpoint, out of memory)
-//   ASSERT        what only a bug in this program can cause; prints and aborts, also in release builds
+//   ASSERT        what only a bug in this program can cause (base/assert.h)
 //
 // A message is one sentence: where, what is, what was wanted, what to do. Context is added once, where it is
 // known.
@@ -41,8 +41,4 @@ template <class... Parts>
 // One line on stderr for what is odd but has one safe reading ("config.json: no rope_theta, taking ...").
 void warn(const std::string& message);
 
-[[noreturn]] void assert_failed(const char* condition, const char* file, int line);
-
 }  // namespace nanovllm
-
-#define ASSERT(condition) ((condition) ? void() : ::nanovllm::assert_failed(#condition, __FILE__, __LINE__))

@@ -19,6 +19,7 @@
 #include <immintrin.h>
 #endif
 
+#include "base/assert.h"
 #include "base/error.h"
 
 namespace nanovllm {

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "checkpoint/printable.h"
 #include "checkpoint/safetensors.h"

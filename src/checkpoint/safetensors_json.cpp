@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "checkpoint/printable.h"
 

@@ -13,6 +13,7 @@
 #include "cli/find_model.h"
 #include "cli/generate.h"
 #include "cli/inspect.h"
+#include "cli/output.h"
 #include "cli/schedule_view.h"
 #include "cli/score.h"
 #include "cli/tokenize.h"
@@ -180,7 +181,7 @@ void add_inspect_flags(CLI::App& app, InspectOptions& options, bool& schedule, s
                    "a small workload step by step, without a model: who waits and runs, whose the blocks are")
           ->excludes(trace);
   app.add_option("--svg", svg, "with --schedule: a picture of it")->needs(schedule_flag);
-  app.add_flag("--json", options.json, "print as JSON");
+  app.add_flag("--json", options.json, "print as JSON")->excludes(schedule_flag);
 }
 
 void add_score_flags(CLI::App& app, ScoreOptions& options) {
@@ -344,7 +345,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return nanovllm::cli::run(argc, argv);
+    const int code = nanovllm::cli::run(argc, argv);
+    nanovllm::cli::check_printed();
+    return code;
   } catch (const nanovllm::Error& error) {
     std::cerr << "nanovllm: error: " << error.what() << "\n";
   } catch (const std::bad_alloc&) {

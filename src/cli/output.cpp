@@ -8,6 +8,12 @@
 
 namespace nanovllm::cli {
 
+void check_printed() {
+  std::cout.flush();
+  if (!std::cout || std::fflush(stdout) != 0)
+    fail(ErrorKind::kDevice, "standard output: cannot write: ", std::strerror(errno));
+}
+
 Output::Output(const std::string& path) : name_(path == "-" ? "standard output" : path) {
   if (path == "-") return;
   file_.open(path, std::ios::binary);

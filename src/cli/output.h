@@ -6,6 +6,9 @@
 
 namespace nanovllm::cli {
 
+// After printing to standard output: that all of it got there. throws Error(kDevice)
+void check_printed();
+
 class Output {
  public:
   // "-" is standard output. throws Error(kDevice): cannot be opened

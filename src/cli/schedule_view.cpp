@@ -22,7 +22,8 @@ enum class Phase { kWaiting, kPreempted, kPrefill, kDecode };
 struct SequenceView {
   Name name;
   Phase phase;
-  int num_tokens, num_computed, num_scheduled, num_cached;
+  int num_tokens, num_computed, num_scheduled;
+  int num_cached;  // found in the cache when it was admitted, in the step that is shown
   std::vector<int32_t> blocks;
 };
 
@@ -78,15 +79,26 @@ class Workload {
     return names_.emplace(key, Name('A' + names_.size())).first->second;
   }
 
-  SequenceView look(const Sequence& s, bool running) {
-    Phase phase = s.num_preemptions > 0 ? Phase::kPreempted : Phase::kWaiting;
-    if (running) phase = s.num_computed_tokens < s.num_prompt_tokens ? Phase::kPrefill : Phase::kDecode;
+  SequenceView look_at_waiting(const Sequence& s) {
     return {name_of(s),
-            phase,
+            s.num_preemptions > 0 ? Phase::kPreempted : Phase::kWaiting,
             s.num_tokens(),
             s.num_computed_tokens,
-            running ? s.num_scheduled_tokens : 0,
-            s.num_cached_tokens,
+            0,
+            0,
+            s.block_table};
+  }
+
+  SequenceView look_at_running(const Sequence& s) {
+    const bool decodes = s.num_output_tokens() > 0 && s.num_uncomputed_tokens() == 1;
+    const Name name = name_of(s);
+    const bool is_new = std::find(ran_.begin(), ran_.end(), name) == ran_.end();
+    return {name,
+            decodes ? Phase::kDecode : Phase::kPrefill,
+            s.num_tokens(),
+            s.num_computed_tokens,
+            s.num_scheduled_tokens,
+            is_new ? s.num_computed_tokens : 0,
             s.block_table};
   }
 
@@ -94,8 +106,10 @@ class Workload {
     StepView view{.num_tokens = batch.num_tokens()};
     std::vector<const Sequence*> waiting;
     for (const auto& sequence : scheduler_.waiting()) waiting.push_back(sequence.get());
-    for (const auto& sequence : scheduler_.running()) view.sequences.push_back(look(*sequence, true));
-    for (const Sequence* sequence : waiting) view.sequences.push_back(look(*sequence, false));
+    for (const auto& sequence : scheduler_.running()) view.sequences.push_back(look_at_running(*sequence));
+    for (const Sequence* sequence : waiting) view.sequences.push_back(look_at_waiting(*sequence));
+    ran_.clear();
+    for (const auto& sequence : scheduler_.running()) ran_.push_back(name_of(*sequence));
     const BlockManager& blocks = scheduler_.blocks();
     for (int block = 0; block < blocks.num_blocks(); ++block)
       view.blocks.push_back({blocks.state(block), blocks.num_users(block)});
@@ -107,6 +121,7 @@ class Workload {
 
   Scheduler scheduler_;
   std::map<std::pair<RequestId, int>, Name> names_;
+  std::vector<Name> ran_;  // in the step before
 };
 
 std::string_view phase_name(Phase phase) {
@@ -130,7 +145,8 @@ std::string to_text(const std::vector<StepView>& steps) {
   std::ostringstream out;
   out << "blocks: a letter is the owner, a number how many share it, ~ cached, . free\n";
   for (size_t i = 0; i < steps.size(); ++i) {
-    out << "\nstep " << i << ": " << steps[i].num_tokens << " tokens   blocks " << blocks_text(steps[i])
+    out << "\nstep " << i << ": " << steps[i].num_tokens
+        << (steps[i].num_tokens == 1 ? " token   blocks " : " tokens   blocks ") << blocks_text(steps[i])
         << "\n";
     for (const SequenceView& s : steps[i].sequences) {
       out << "  " << s.name << " " << phase_name(s.phase);
@@ -248,15 +264,28 @@ std::string to_svg(const std::vector<StepView>& steps) {
 }  // namespace
 
 int run_schedule(const ScheduleOptions& options) {
-  check_config(options.engine);
-  const EngineConfig defaults, &engine = options.engine;
-  const auto small = [](int value, int normal, int instead) { return value == normal ? instead : value; };
+  // What is not asked for is small: a picture can show it.
+  const EngineConfig defaults;
+  EngineConfig engine = options.engine;
+  const auto small = [](int& value, int normal, int instead) {
+    if (value == normal) value = instead;
+  };
+  small(engine.max_num_seqs, defaults.max_num_seqs, 4);
+  small(engine.max_num_batched_tokens, defaults.max_num_batched_tokens, std::max(12, engine.max_num_seqs));
+  small(engine.max_model_len, defaults.max_model_len, 40);
+  small(engine.num_kvcache_blocks, defaults.num_kvcache_blocks, 10);
+  small(engine.kvcache_block_size, defaults.kvcache_block_size, 4);
+  check_config(engine);
+  constexpr int kMostBlocks = 500;
+  if (engine.num_kvcache_blocks > kMostBlocks)
+    fail(ErrorKind::kConfig, "num_kvcache_blocks: is ", engine.num_kvcache_blocks, ", want at most ",
+         kMostBlocks, " to look at");
   const SchedulerLimits limits{
-      .max_num_seqs = small(engine.max_num_seqs, defaults.max_num_seqs, 4),
-      .max_num_batched_tokens = small(engine.max_num_batched_tokens, defaults.max_num_batched_tokens, 12),
-      .max_model_len = small(engine.max_model_len, defaults.max_model_len, 40),
-      .num_blocks = small(engine.num_kvcache_blocks, defaults.num_kvcache_blocks, 10),
-      .block_size = small(engine.kvcache_block_size, defaults.kvcache_block_size, 4),
+      .max_num_seqs = engine.max_num_seqs,
+      .max_num_batched_tokens = engine.max_num_batched_tokens,
+      .max_model_len = engine.max_model_len,
+      .num_blocks = engine.num_kvcache_blocks,
+      .block_size = engine.kvcache_block_size,
       .prefix_caching = engine.prefix_caching ? PrefixCaching::kOn : PrefixCaching::kOff};
   const std::vector<StepView> steps = Workload(limits).run();
   std::cout << "max_num_seqs " << limits.max_num_seqs << ", max_num_batched_tokens "

@@ -96,11 +96,17 @@ int score_text(Scorer& scorer, Scorer* against, const ScoreOptions& options, con
   if (ids.size() < 2)
     fail(ErrorKind::kRequest, "text: has ", ids.size(),
          " tokens, want at least 2: the first has none before it");
-  const int window = options.window > 0 ? options.window : scorer.max_model_len();
-  const int stride = options.stride > 0 ? options.stride : std::max(1, window / 2);
-  if (window < 2 || window > scorer.max_model_len())
-    fail(ErrorKind::kConfig, "--window: is ", window, ", want 2 to the context of ", scorer.max_model_len());
-  if (stride >= window) fail(ErrorKind::kConfig, "--stride: is ", stride, ", want 1 to ", window - 1);
+  // A window's logits of the first model are kept until the second one has its own.
+  constexpr int kMostAgainst = 1024, kDefaultAgainst = 256;
+  const int most = against ? std::min({scorer.max_num_tokens(), against->max_num_tokens(), kMostAgainst})
+                           : scorer.max_num_tokens();
+  const int window = options.window != 0 ? options.window : against ? std::min(most, kDefaultAgainst) : most;
+  if (window < 2 || window > most)
+    fail(ErrorKind::kConfig, "--window: is ", window, ", want 2 to ", most, against ? " with --against" : "",
+         " (the context, and what the KV cache holds)");
+  const int stride = options.stride != 0 ? options.stride : std::max(1, window / 2);
+  if (stride < 1 || stride >= window)
+    fail(ErrorKind::kConfig, "--stride: is ", stride, ", want 1 to ", window - 1);
   const auto windows = score_windows(ids.size(), size_t(window), size_t(stride));
   const FileScores result = score_windows_of(scorer, against, ids, windows);
   const double average = mean(result.scores);
@@ -136,6 +142,7 @@ int score_text(Scorer& scorer, Scorer* against, const ScoreOptions& options, con
 
 // One question.
 struct Choice {
+  std::string where;  // file and line, for errors
   std::string prompt;
   std::vector<std::string> choices;
   int answer = -1;  // -1: not known
@@ -147,7 +154,7 @@ Choice parse_choice(const std::string& line, const std::string& where) {
     fail(ErrorKind::kRequest, where, ": ", what,
          R"(, want {"prompt": "...", "choices": ["...", "..."], "answer": 0})");
   };
-  Choice choice;
+  Choice choice{.where = where};
   if (!json.is_object() || !json.contains("prompt") || !json["prompt"].is_string()) wrong("has no prompt");
   choice.prompt = json["prompt"];
   if (!json.contains("choices") || !json["choices"].is_array() || json["choices"].size() < 2)
@@ -168,13 +175,29 @@ struct ChoiceScore {
 };
 
 // Of the tokens of prompt + choice that the prompt alone does not have: a border may lie inside a token.
-ChoiceScore score_choice(Scorer& scorer, const std::string& prompt, const std::string& choice) {
-  const std::vector<TokenId> before = encode(scorer, prompt), whole = encode(scorer, prompt + choice);
-  const auto [a, b] = std::mismatch(before.begin(), before.end(), whole.begin(), whole.end());
-  const int first = std::max(1, int(b - whole.begin()));
-  if (first >= int(whole.size()))
-    fail(ErrorKind::kRequest, "choices: '", choice, "' adds no token to its prompt");
-  const std::vector<double> scores = scorer.score(whole, first);
+struct EncodedChoice {
+  std::vector<TokenId> ids;
+  int first = 0;  // scored from here
+};
+
+EncodedChoice encode_choice(const Scorer& scorer, const Choice& question, const std::string& choice) {
+  const std::vector<TokenId> before = encode(scorer, question.prompt);
+  EncodedChoice result{.ids = encode(scorer, question.prompt + choice)};
+  const auto [a, b] = std::mismatch(before.begin(), before.end(), result.ids.begin(), result.ids.end());
+  result.first = int(b - result.ids.begin());
+  if (result.first == 0)
+    fail(ErrorKind::kRequest, question.where, ": the prompt has no token that the choice '", choice,
+         "' leaves as it is, want a longer one: a first token cannot be scored");
+  if (result.first >= int(result.ids.size()))
+    fail(ErrorKind::kRequest, question.where, ": the choice '", choice, "' adds no token to its prompt");
+  if (int(result.ids.size()) > scorer.max_num_tokens())
+    fail(ErrorKind::kRequest, question.where, ": has ", result.ids.size(), " tokens with the choice '",
+         choice, "', want at most ", scorer.max_num_tokens());
+  return result;
+}
+
+ChoiceScore score_choice(Scorer& scorer, const EncodedChoice& choice) {
+  const std::vector<double> scores = scorer.score(choice.ids, choice.first);
   return {mean(scores) * double(scores.size()), mean(scores)};
 }
 
@@ -193,13 +216,19 @@ int score_choices(Scorer& scorer, const ScoreOptions& options) {
   if (questions.empty())
     fail(ErrorKind::kRequest, options.choices.string(), ": is empty, want a question a line");
 
+  std::vector<std::vector<EncodedChoice>> encoded;  // all are judged before any is computed
+  for (const Choice& question : questions) {
+    encoded.emplace_back();
+    for (const std::string& choice : question.choices)
+      encoded.back().push_back(encode_choice(scorer, question, choice));
+  }
+
   int64_t num_known = 0, num_right = 0, num_right_per_token = 0;
   ordered_json rows = ordered_json::array();
   ProgressLine progress;
   for (const Choice& question : questions) {
     std::vector<ChoiceScore> scores;
-    for (const std::string& choice : question.choices)
-      scores.push_back(score_choice(scorer, question.prompt, choice));
+    for (const EncodedChoice& choice : encoded[rows.size()]) scores.push_back(score_choice(scorer, choice));
     const auto best = [&](double ChoiceScore::*score) {
       return int(std::max_element(scores.begin(), scores.end(),
                                   [&](const auto& a, const auto& b) { return a.*score < b.*score; }) -
@@ -219,14 +248,14 @@ int score_choices(Scorer& scorer, const ScoreOptions& options) {
   progress.clear();
   const double known = double(std::max<int64_t>(1, num_known));
   if (options.json) {
-    std::cout << ordered_json{{"model", options.model_name},
-                              {"num_questions", questions.size()},
-                              {"num_with_answer", num_known},
-                              {"accuracy", double(num_right) / known},
-                              {"accuracy_per_token", double(num_right_per_token) / known},
-                              {"questions", rows}}
-                     .dump(2)
-              << "\n";
+    ordered_json json{
+        {"model", options.model_name}, {"num_questions", questions.size()}, {"num_with_answer", num_known}};
+    if (num_known > 0) {
+      json["accuracy"] = double(num_right) / known;
+      json["accuracy_per_token"] = double(num_right_per_token) / known;
+    }
+    json["questions"] = rows;
+    std::cout << json.dump(2) << "\n";
     return 0;
   }
   for (size_t i = 0; i < questions.size(); ++i) {
@@ -247,15 +276,17 @@ int score_choices(Scorer& scorer, const ScoreOptions& options) {
 }  // namespace
 
 int run_score(const ScoreOptions& options) {
+  if (!options.against.model.empty()) {
+    const int64_t one = read_model_config(options.engine.model).vocab_size,
+                  other = read_model_config(options.against.model).vocab_size;
+    if (one != other)
+      fail(ErrorKind::kConfig, options.against.model.string(), ": has a vocabulary of ", other,
+           ", want the other's of ", one);
+  }
   Scorer scorer(options.engine);
   if (!options.choices.empty()) return score_choices(scorer, options);
   std::optional<Scorer> against;
-  if (!options.against.model.empty()) {
-    against.emplace(options.against);
-    if (against->model_config().vocab_size != scorer.model_config().vocab_size)
-      fail(ErrorKind::kConfig, options.against.model.string(), ": has a vocabulary of ",
-           against->model_config().vocab_size, ", want the other's of ", scorer.model_config().vocab_size);
-  }
+  if (!options.against.model.empty()) against.emplace(options.against);
   const std::string text = options.text ? *options.text : read_text(options.input);
   return score_text(scorer, against ? &*against : nullptr, options, text, options.text.has_value());
 }

@@ -22,16 +22,19 @@ constexpr size_t kNumFirst = 4;  // values that are shown
 struct Summary {
   float min = INFINITY, max = -INFINITY;
   double norm = 0;  // Euclidean
+  int64_t num_nan = 0;
 };
 
 Summary summarize(const std::vector<float>& values) {
   Summary s;
   for (const float v : values) {
+    s.num_nan += std::isnan(v);
     s.min = std::min(s.min, v);
     s.max = std::max(s.max, v);
     s.norm += double(v) * double(v);
   }
   s.norm = std::sqrt(s.norm);
+  if (s.num_nan > 0) s.min = s.max = NAN;
   return s;
 }
 
@@ -58,7 +61,8 @@ std::vector<TokenId> encode(const InspectOptions& options) {
                                  TemplateTokens::kOmit);
 }
 
-void print(const std::vector<TokenId>& prompt, const std::vector<TraceStep>& steps) {
+void print(const std::vector<TokenId>& prompt, const std::vector<TraceStep>& steps, int num_ranks) {
+  if (num_ranks > 1) std::printf("rank 0 of %d: heads and MLP are its part\n", num_ranks);
   std::printf("%zu prompt tokens:", prompt.size());
   for (const TokenId id : prompt) std::printf(" %d", id);
   std::printf("\n%-46s %-16s %10s %10s %10s %8s  first values\n", "step", "shape", "min", "max", "norm",
@@ -73,8 +77,9 @@ void print(const std::vector<TokenId>& prompt, const std::vector<TraceStep>& ste
   }
 }
 
-ordered_json to_json(const std::vector<TokenId>& prompt, const std::vector<TraceStep>& steps) {
-  ordered_json json{{"prompt_ids", prompt}, {"steps", ordered_json::array()}};
+ordered_json to_json(const std::vector<TokenId>& prompt, const std::vector<TraceStep>& steps, int num_ranks) {
+  ordered_json json{
+      {"prompt_ids", prompt}, {"rank", 0}, {"num_ranks", num_ranks}, {"steps", ordered_json::array()}};
   for (const TraceStep& step : steps) {
     const Summary s = summarize(step.values);
     const auto end = step.values.begin() + std::ptrdiff_t(std::min(kNumFirst, step.values.size()));
@@ -83,6 +88,7 @@ ordered_json to_json(const std::vector<TokenId>& prompt, const std::vector<Trace
                              {"min", s.min},
                              {"max", s.max},
                              {"norm", s.norm},
+                             {"num_nan", s.num_nan},
                              {"seconds", step.seconds},
                              {"first", std::vector<float>(step.values.begin(), end)}});
   }
@@ -110,9 +116,9 @@ int run_trace(const InspectOptions& options) {
     write_safetensors(options.save, tensors);
   }
   if (options.json)
-    std::cout << to_json(prompt, steps).dump(2) << "\n";
+    std::cout << to_json(prompt, steps, options.engine.tensor_parallel_size).dump(2) << "\n";
   else
-    print(prompt, steps);
+    print(prompt, steps, options.engine.tensor_parallel_size);
   return 0;
 }
 

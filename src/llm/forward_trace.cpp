@@ -1,7 +1,6 @@
 #include "llm/forward_trace.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/error.h"
 #include "engine/batch.h"
@@ -10,8 +9,6 @@
 
 namespace nanovllm {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 bool is_partial_sums(std::string_view name) {
   return name.ends_with("o_proj") || name.ends_with("down_proj");
@@ -63,7 +60,8 @@ std::vector<TraceStep> trace_forward(EngineConfig config, std::span<const TokenI
   config.max_num_seqs = 1;
   config.max_num_batched_tokens = config.max_model_len = num_tokens;
   config.num_kvcache_blocks = -1;  // as many as this takes
-  const RunnerConfig runner_config = make_runner_config(config, model_config);
+  RunnerConfig runner_config = make_runner_config(config, model_config);
+  runner_config.num_blocks = (num_tokens + runner_config.block_size - 1) / runner_config.block_size;
   ModelRunner runner(config.model, model_config, runner_config);
 
   Sequence sequence;
@@ -73,6 +71,7 @@ std::vector<TraceStep> trace_forward(EngineConfig config, std::span<const TokenI
   Batch batch;
   build_batch({&sequence}, runner_config.block_size, batch);
 
+  runner.run_logits(batch);  // the first one is slow, and computes the same
   std::vector<TraceStep> steps;
   Clock::time_point last = Clock::now();
   const auto add = [&](TraceStep step, Clock::time_point now) {

@@ -8,7 +8,8 @@
 // or, request by request: add_request, then step() until has_unfinished() is false; each step gives what
 // became certain. A request is judged when it comes in: a bad one throws Error(kRequest) and changes nothing
 // for the others. Single-threaded: one thread at a time calls an LLM. Several LLMs live side by side in one
-// process.
+// process. An LLM that was moved from can only be destroyed or assigned to. Warnings go to stderr; with several ranks, one that
+// never returns ends the process (parallel/thread_ranks.h).
 #pragma once
 
 #include <functional>
@@ -127,7 +128,7 @@ class LLM {
   int max_model_len() const;
   const StepStats& last_step() const;
 
-  // The parts, for who includes their headers.
+  // The parts, for programs inside this project: their headers are not installed.
   const ModelConfig& model_config() const;
   const GenerationConfig& generation_config() const;
   const Tokenizer* tokenizer() const;  // null: the model has none

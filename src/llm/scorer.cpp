@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "engine/batch.h"
 #include "llm/runner_config.h"
@@ -32,16 +33,18 @@ Scorer::Scorer(EngineConfig config)
     : model_config_(read_model_config(config.model)), tokenizer_(load_tokenizer(config.model)) {
   config.max_num_seqs = 1;
   config.max_num_batched_tokens = kTokensPerStep;
-  config.num_kvcache_blocks = -1;
   runner_config_ = make_runner_config(config, model_config_);
   runner_config_.logits_for_all_rows = true;
   runner_ = std::make_unique<ModelRunner>(config.model, model_config_, runner_config_);
+  const int64_t cache = int64_t(runner_->memory_plan().num_blocks) * runner_config_.block_size;
+  max_num_tokens_ = int(std::min<int64_t>(runner_config_.max_model_len, cache));
 }
 
 void Scorer::visit_logits(std::span<const TokenId> ids, int first, const Visitor& visit) {
   ASSERT(first >= 1);
-  if (ids.empty() || int64_t(ids.size()) > max_model_len())
-    fail(ErrorKind::kRequest, "text: has ", ids.size(), " tokens, want 1 to ", max_model_len());
+  if (ids.empty() || int64_t(ids.size()) > max_num_tokens_)
+    fail(ErrorKind::kRequest, "text: has ", ids.size(), " tokens, want 1 to ", max_num_tokens_,
+         ": the context of ", runner_config_.max_model_len, ", or what the KV cache holds");
   for (const TokenId id : ids)
     if (id < 0 || id >= model_config_.vocab_size)
       fail(ErrorKind::kRequest, "text: has token id ", id, ", want ids from 0 to ",

@@ -28,12 +28,15 @@ class Scorer {
 
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   const ModelConfig& model_config() const { return model_config_; }
-  int max_model_len() const { return runner_config_.max_model_len; }
+  int max_num_tokens() const {
+    return max_num_tokens_;
+  }  // of one text: the context, or what the KV cache holds
 
  private:
   ModelConfig model_config_;
   std::optional<Tokenizer> tokenizer_;
   RunnerConfig runner_config_;
+  int max_num_tokens_ = 0;
   std::unique_ptr<ModelRunner> runner_;
 };
 

@@ -1,5 +1,6 @@
 #include "parallel/communicator.h"
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "ops/ops.h"
 

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "base/error.h"
+#include "base/assert.h"
 
 namespace nanovllm {
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <vector>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "tensor/device.h"

@@ -1,5 +1,6 @@
 #include "tensor/tensor.h"
 
+#include "base/assert.h"
 #include "base/error.h"
 
 namespace nanovllm {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "tokenizer/byte_level.h"
 

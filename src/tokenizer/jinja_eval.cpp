@@ -1,6 +1,7 @@
 // The interpreter's expressions.
 #include <algorithm>
 
+#include "base/assert.h"
 #include "tokenizer/jinja_interpreter.h"
 #include "tokenizer/jinja_operators.h"
 #include "tokenizer/jinja_print.h"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/assert.h"
+
 namespace nanovllm::jinja {
 
 using S = Statement;

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <vector>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/unicode.h"
 

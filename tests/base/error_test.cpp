@@ -1,5 +1,6 @@
 #include "base/error.h"
 
+#include "base/assert.h"
 #include "support.h"
 
 namespace nanovllm {

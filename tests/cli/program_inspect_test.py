@@ -106,7 +106,7 @@ class Schedule(Program):
         for state in ("prefill", "decode", "waiting", "preempted", "came from the cache"):
             self.assertIn(state, text)
         self.assertEqual(sorted(re.findall(r"^  (\w) is done$", text, re.M)), list("ABCDEFG"))
-        steps = re.findall(r"^step (\d+): (\d+) tokens   blocks (\S+)$", text, re.M)
+        steps = re.findall(r"^step (\d+): (\d+) tokens?   blocks (\S+)$", text, re.M)
         self.assertEqual([int(step[0]) for step in steps], list(range(len(steps))))
         self.assertTrue(all(int(tokens) <= 12 and len(blocks) == 10 for _, tokens, blocks in steps))
         self.assertTrue(any("2" in blocks and "~" in blocks for _, _, blocks in steps))
@@ -131,8 +131,22 @@ class Schedule(Program):
             self.assertLess(int(rect.get("x")) + 16, int(root.get("width")))
             self.assertLess(int(rect.get("y")) + 16, int(root.get("height")))
 
+    def test_what_came_from_the_cache_is_said_once(self):
+        text = self.schedule()
+        for name in "ABCDEFG":
+            said = re.findall(rf"^  {name} \w+ +computes \d+ behind (\d+), (\d+) came from the cache", text, re.M)
+            self.assertLessEqual(len(said), 2)  # when admitted, and when it comes back
+            self.assertTrue(all(behind == cached for behind, cached in said))
+        again = self.schedule("--kvcache-block-size", "1", "--num-kvcache-blocks", "31", "--max-num-seqs", "2")
+        for behind, in re.findall(r"decode +computes (\d+) behind", again):
+            self.assertEqual(behind, "1")  # who comes back and computes several is no decode
+
     def test_limits(self):
         self.assertEqual(run("inspect").returncode, 2)
+        self.assertIn("max_num_seqs 20, max_num_batched_tokens 20", self.schedule("--max-num-seqs", "20"))
+        self.assertIn("max_num_seqs 4, max_num_batched_tokens 8", self.schedule("--max-num-batched-tokens", "8"))
+        self.expect_error(run("inspect", "--schedule", "--num-kvcache-blocks", "501"), "want at most 500 to look at")
+        self.assertEqual(run("inspect", "--schedule", "--json").returncode, 2)
         self.expect_error(run("inspect", "--schedule", "--num-kvcache-blocks", "2"), "prompt: ")
         text = self.schedule("--max-num-seqs", "1", "--kvcache-block-size", "8", "--num-kvcache-blocks", "6")
         self.assertIn("max_num_seqs 1, max_num_batched_tokens 12, 6 blocks of 8 tokens, prefix caching on\n", text)
@@ -179,6 +193,12 @@ class Trace(Program):
                     self.assertEqual(shape, [length, hidden_size])
                     begin = layer * length * hidden_size
                     self.expect_close(residual, want[begin:begin + length * hidden_size], f"{folder.name} {layer}")
+                    # What the layer adds is what its two row-parallel products gave.
+                    after = values.get(f"model.layers.{layer + 1}.residual")
+                    sums = zip(residual, values[f"model.layers.{layer}.self_attn.o_proj"][1],
+                               values[f"model.layers.{layer}.mlp.down_proj"][1])
+                    if after:
+                        self.expect_close([sum(three) for three in sums], after[1], f"{folder.name} {layer}")
                 self.expect_close(values["model.norm"][1], want[-hidden_size:], folder.name)
                 vocab_size = reference["logits"][0][1]
                 self.expect_close(values["logits"][1], reference["logits"][1][-vocab_size:], folder.name)
@@ -191,6 +211,25 @@ class Trace(Program):
         lines = one.stdout.strip().split("\n")[2:]
         self.assertEqual(len(lines), 11)
         self.assertTrue(all(line.startswith("model.layers.3.") for line in lines))
+
+    def test_a_small_cache_is_no_limit(self):
+        prompt = str(list(range(2, 300)))
+        folder = GOLDEN / "llama-tied-f32"
+        small = self.trace(folder, prompt, "--cpu-kvcache-space", "0.00001")
+        self.assertEqual(small[1], self.trace(folder, prompt)[1])
+
+    def test_numbers_that_are_none_are_seen(self):
+        folder = self.model("llama-tied-f32")
+        file = folder / "model.safetensors"
+        data = bytearray(file.read_bytes())
+        length = struct.unpack("<Q", data[:8])[0]
+        begin = 8 + length + json.loads(data[8:8 + length])["model.norm.weight"]["data_offsets"][0]
+        data[begin:begin + 4] = struct.pack("<f", math.nan)
+        file.write_bytes(data)
+        steps = json.loads(run("inspect", str(folder), "--trace", "5 6", "--json").stdout)["steps"]
+        self.assertEqual([step["num_nan"] for step in steps[-2:]], [1, 320])
+        self.assertEqual(steps[-3]["num_nan"], 0)
+        self.assertIn("nan", run("inspect", str(folder), "--trace", "5 6").stdout.split("\n")[-2])
 
     def test_a_chat(self):
         shown, _ = self.trace(DEMO, "Hello!", "--chat", "--no-think")

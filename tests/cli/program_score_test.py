@@ -5,10 +5,12 @@ usage: program_score_test.py PROGRAM SOURCE_DIR
 """
 import json
 import math
+import os
+import subprocess
 import sys
 import unittest
 
-from program import DEMO, GOLDEN, SOURCE, Program, run
+from program import DEMO, GOLDEN, PROGRAM, SOURCE, Program, run
 
 SCORED = json.loads((SOURCE / "models/demo/reference.json").read_text())["scored"]
 
@@ -44,6 +46,42 @@ class Score(Program):
         self.assertIn("(windows of 20 tokens, 5 apart)",
                       run("score", DEMO, "--input", str(file), "--window", "20", "--stride", "5").stdout)
 
+    def test_windows_have_the_context_that_they_promise(self):
+        model, ids = GOLDEN / "qwen3-tied-bf16", [(i * i + 7) % 320 for i in range(21)]
+        file = self.folder / "ids.txt"
+        file.write_text(" ".join(map(str, ids)))
+        result = self.score("--input", str(file), "--window", "8", "--stride", "3", model=model)
+        want, first = [], 1
+        for begin in range(0, 21, 3):
+            end = min(21, begin + 8)
+            if end <= first:
+                continue
+            alone = self.score(" ".join(map(str, ids[begin:end])), model=model)["logprobs"]
+            want += alone[first - begin - 1:]
+            first = end
+        self.assertEqual(len(want), 20)
+        self.assertAlmostEqual(result["perplexity"], math.exp(-sum(want) / 20))
+
+    def test_a_small_cache_limits_the_window(self):
+        small = ("--cpu-kvcache-space", "0.0005")
+        long = self.folder / "long.txt"
+        long.write_text("a cat and a dog " * 60)
+        window = self.score("--input", str(long), *small)["window"]
+        self.assertLess(window, 100)
+        self.expect_error(run("score", DEMO, "--input", str(long), "--window", "200", *small), f"want 2 to {window}")
+        file = self.folder / "questions.jsonl"
+        file.write_text('{"prompt": "a", "choices": [" b", " c"]}\n\n' +
+                        json.dumps({"prompt": "a cat " * 200, "choices": [" b", " c"]}) + "\n")
+        self.expect_error(run("score", DEMO, "--choices", str(file), *small), "questions.jsonl:3: has 40", f"want at most {window}")
+
+    def test_nothing_is_lost_in_silence(self):
+        if os.path.exists("/dev/full"):
+            for arguments in (("score", DEMO, "a b"), ("inspect", DEMO, "--json"), ("inspect", "--schedule"), ("doctor",)):
+                with open("/dev/full", "w") as full:
+                    result = subprocess.run([PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+                self.assertEqual(result.returncode, 1, arguments)
+                self.assertIn("standard output: cannot write", result.stderr)
+
     def test_against_itself_and_another(self):
         same = self.score("Once upon a time", "--against", DEMO, "--against-tensor-parallel-size", "2")
         self.assertEqual(same["against"], {"mean_kl": 0.0, "max_kl": 0.0, "same_likeliest": 1.0})
@@ -71,13 +109,19 @@ class Score(Program):
         for line, text in (("{", "is not JSON"), ("{}", "has no prompt"), ('{"prompt": "a"}', "has no list of two choices"),
                            ('{"prompt": "a", "choices": ["b", 3]}', "has a choice that is no string"),
                            ('{"prompt": "a", "choices": ["b", "c"], "answer": 2}', "has an answer that is no index"),
-                           ('{"prompt": "a", "choices": ["b", ""]}', "adds no token to its prompt")):
+                           ('{"prompt": "a cat", "choices": [" sat", ""]}', "adds no token to its prompt")):
             file.write_text('\n' + line)
             self.expect_error(run("score", DEMO, "--choices", str(file)), text)
         file.write_text("\n")
         self.expect_error(run("score", DEMO, "--choices", str(file)), "is empty")
         self.expect_error(run("score", DEMO, "a"), "has 1 tokens, want at least 2")
-        self.expect_error(run("score", DEMO, "a b c", "--window", "1"), "--window: is 1, want 2 to the context of 2048")
+        file.write_text('{"prompt": "", "choices": ["Once", "Twice"]}')
+        self.expect_error(run("score", DEMO, "--choices", str(file)), "bad.jsonl:1: the prompt has no token that the choice")
+        self.expect_error(run("score", DEMO, "a b c", "--window", "1"), "--window: is 1, want 2 to 2048")
+        self.expect_error(run("score", DEMO, "a b c", "--window", "-5"), "--window: is -5, want 2 to 2048")
+        self.expect_error(run("score", DEMO, "a b c", "--stride", "-1"), "--stride: is -1, want 1 to 2047")
+        self.expect_error(run("score", DEMO, "a b c", "--window", "1025", "--against", DEMO),
+                          "--window: is 1025, want 2 to 1024 with --against")
         self.expect_error(run("score", DEMO, "a b c", "--window", "2049"), "--window: is 2049")
         self.expect_error(run("score", DEMO, "a b c", "--window", "4", "--stride", "4"), "--stride: is 4, want 1 to 3")
         self.expect_error(run("score", DEMO, "--input", str(self.folder / "none")), "none")

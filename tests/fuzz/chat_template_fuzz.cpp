@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/assert.h"
 #include "tokenizer/chat_template.h"
 
 namespace nanovllm {

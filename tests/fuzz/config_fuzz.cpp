@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "models/generation_config.h"
 #include "models/model_config.h"

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/unicode.h"
 #include "tokenizer/detokenizer.h"

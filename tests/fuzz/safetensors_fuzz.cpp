@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "checkpoint/safetensors.h"
 

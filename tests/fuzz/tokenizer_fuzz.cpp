@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "tokenizer/detokenizer.h"
 #include "tokenizer/tokenizer.h"

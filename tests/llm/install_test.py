@@ -39,7 +39,7 @@ class Install(unittest.TestCase):
                 seen.add(header)
                 todo += re.findall(r'^#include "(.+)"', headers[header], re.M)
         self.assertEqual(seen, set(headers))
-        self.run_command("cmake", "-S", SOURCE / "examples" / "embed", "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}",
+        self.run_command("cmake", "-G", "Ninja", "-S", SOURCE / "examples" / "embed", "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}",
                          "-DCMAKE_BUILD_TYPE=Release")
         self.run_command("cmake", "--build", build)
         answers = self.run_command(build / "embed", SOURCE / "models" / "demo")

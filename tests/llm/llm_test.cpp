@@ -399,7 +399,6 @@ TEST(LLM, IdsPastTheTokenizerAreNeverSampled) {
   EXPECT_EQ(llm.tokenizer()->decode(std::vector<TokenId>{300}, SpecialText::kSkip), "");
 }
 
-// A text gets the tokens that tokenizer.json puts around texts (Llama's BOS); a chat has them from its template.
 TEST(LLM, AChatPromptIsTheTemplates) {
   const std::vector<ChatMessage> messages{{.role = "system", .content = "Be kind."},
                                           {.role = "user", .content = "Hi"}};
@@ -410,6 +409,7 @@ TEST(LLM, AChatPromptIsTheTemplates) {
   EXPECT_EQ(prompt.template_tokens, TemplateTokens::kOmit);
 }
 
+// A text gets the tokens that tokenizer.json puts around texts (Llama's BOS); a chat has them from its template.
 TEST(LLM, AChatGetsNoSecondBos) {
   const test::ScratchFolder folder;
   for (const auto& file : std::filesystem::directory_iterator(test::demo_model()))

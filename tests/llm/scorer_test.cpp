@@ -65,6 +65,15 @@ TEST(Scorer, RefusesWhatCannotBeScored) {
   expect_refused({1, 6144}, "text: has token id 6144");
 }
 
+// The cache is smaller than the context: a longer text has nowhere to go.
+TEST(Scorer, ASmallCacheIsTheLimit) {
+  Scorer small({.model = test::demo_model(), .num_threads = 1, .num_kvcache_blocks = 3});
+  EXPECT_EQ(small.max_num_tokens(), 48);
+  EXPECT_EQ(small.score(some_ids(48)), demo().score(some_ids(48)));
+  test::expect_error(ErrorKind::kRequest, "text: has 49 tokens, want 1 to 48",
+                     [&] { small.score(some_ids(49)); });
+}
+
 TEST(Scorer, ProbabilitiesAddUpToOne) {
   const std::vector<float> logits{1000, 999, 998.5f, -1e30f, 0};
   double sum = 0;

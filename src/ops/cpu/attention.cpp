@@ -11,6 +11,7 @@
 // bit of a row.
 #include <algorithm>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "ops/cpu/cpu_ops.h"
