@@ -192,7 +192,8 @@ void add_score_flags(CLI::App& app, ScoreOptions& options) {
   CLI::Option* choices = app.add_option(
       "--choices", options.choices,
       R"(multiple choice, JSONL: {"prompt": "...", "choices": ["...", "..."], "answer": 0} (answer may be absent))");
-  app.add_option("--window", options.window, "tokens that are scored together (0: the model's context)")
+  app.add_option("--window", options.window,
+                 "tokens that are scored together (0: the model's context, or 256 with --against)")
       ->capture_default_str();
   app.add_option("--stride", options.stride, "how far apart windows begin (0: half of one)")
       ->capture_default_str();

@@ -33,7 +33,7 @@ class ProgressLine {
   Clock::time_point last_drawn_;
 };
 
-// Of answers.
+// How many answers are done, and how fast.
 class Progress {
  public:
   explicit Progress(size_t num_answers) : num_answers_(num_answers) {}

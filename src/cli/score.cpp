@@ -90,9 +90,9 @@ std::string shown(const Scorer& scorer, TokenId id) {
   return nlohmann::json(replace_invalid_utf8(scorer.tokenizer()->token_bytes(id))).dump();
 }
 
-int score_text(Scorer& scorer, Scorer* against, const ScoreOptions& options, const std::string& text,
-               bool token_by_token) {
-  const std::vector<TokenId> ids = encode(scorer, text);
+int score_text(Scorer& scorer, Scorer* against, const ScoreOptions& options) {
+  const bool token_by_token = options.text.has_value();
+  const std::vector<TokenId> ids = encode(scorer, token_by_token ? *options.text : read_text(options.input));
   if (ids.size() < 2)
     fail(ErrorKind::kRequest, "text: has ", ids.size(),
          " tokens, want at least 2: the first has none before it");
@@ -287,8 +287,7 @@ int run_score(const ScoreOptions& options) {
   if (!options.choices.empty()) return score_choices(scorer, options);
   std::optional<Scorer> against;
   if (!options.against.model.empty()) against.emplace(options.against);
-  const std::string text = options.text ? *options.text : read_text(options.input);
-  return score_text(scorer, against ? &*against : nullptr, options, text, options.text.has_value());
+  return score_text(scorer, against ? &*against : nullptr, options);
 }
 
 }  // namespace nanovllm::cli

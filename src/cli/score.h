@@ -20,7 +20,7 @@ struct ScoreOptions {
   std::optional<std::string> text;
   std::filesystem::path input;    // "-" is standard input; empty: none
   std::filesystem::path choices;  // likewise
-  int window = 0;                 // tokens; 0: the model's context
+  int window = 0;                 // tokens; 0: the model's context, or 256 with `against`
   int stride = 0;                 // 0: half of the window
   EngineConfig against;           // model empty: none
   bool json = false;

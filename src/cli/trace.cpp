@@ -10,7 +10,7 @@
 #include "cli/inspect.h"
 #include "cli/prompts.h"
 #include "llm/forward_trace.h"
-#include "tokenizer/tokenizer.h"
+#include "llm/load_tokenizer.h"
 
 namespace nanovllm::cli {
 namespace {
@@ -47,18 +47,17 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 // A text, a chat's user message, or for a model without tokenizer.json token ids.
 std::vector<TokenId> encode(const InspectOptions& options) {
   const std::filesystem::path& model = options.engine.model;
-  std::error_code ignored;
-  if (!options.apply_chat_template && !std::filesystem::exists(model / "tokenizer.json", ignored))
-    return parse_ids(*options.trace);
-  const Tokenizer tokenizer = Tokenizer::load(model);
+  const std::optional<Tokenizer> tokenizer = load_tokenizer(model);
   if (!options.apply_chat_template)
-    return tokenizer.encode_prompt(PromptText(*options.trace, Origin::kTemplate), TemplateTokens::kAdd);
+    return tokenizer ? tokenizer->encode(*options.trace, TemplateTokens::kAdd) : parse_ids(*options.trace);
+  if (!tokenizer)
+    fail(ErrorKind::kConfig, model.string(), ": has no tokenizer.json, want --trace without --chat");
   const std::optional<ChatTemplate> chat_template = ChatTemplate::load(model);
   if (!chat_template)
     fail(ErrorKind::kConfig, model.string(), ": has no chat template, want --trace without --chat");
   const std::vector<ChatMessage> messages{{.role = "user", .content = *options.trace}};
-  return tokenizer.encode_prompt(render_chat(*chat_template, to_value(messages), options.chat),
-                                 TemplateTokens::kOmit);
+  return tokenizer->encode_prompt(render_chat(*chat_template, to_value(messages), options.chat),
+                                  TemplateTokens::kOmit);
 }
 
 void print(const std::vector<TokenId>& prompt, const std::vector<TraceStep>& steps, int num_ranks) {

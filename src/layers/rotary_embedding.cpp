@@ -57,7 +57,7 @@ void yarn(std::vector<float>& inv_freq, const std::vector<float>& pos_freq, cons
   }
 }
 
-// (Peng et al. 2023, arXiv:2309.00071, equation 22), as it is used with scaled mscale.
+// Peng et al. 2023, arXiv:2309.00071, equation 22, its logarithm scaled by mscale.
 double yarn_scale(double factor, double mscale) {
   return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
 }

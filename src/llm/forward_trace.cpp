@@ -59,7 +59,6 @@ std::vector<TraceStep> trace_forward(EngineConfig config, std::span<const TokenI
            model_config.vocab_size - 1);
   config.max_num_seqs = 1;
   config.max_num_batched_tokens = config.max_model_len = num_tokens;
-  config.num_kvcache_blocks = -1;  // as many as this takes
   RunnerConfig runner_config = make_runner_config(config, model_config);
   runner_config.num_blocks = (num_tokens + runner_config.block_size - 1) / runner_config.block_size;
   ModelRunner runner(config.model, model_config, runner_config);

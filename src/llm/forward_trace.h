@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/token.h"
 #include "llm/config.h"
-#include "models/model_config.h"
 
 namespace nanovllm {
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "engine/scheduler.h"
+#include "llm/load_tokenizer.h"
 #include "llm/runner_config.h"
 #include "models/generation_config.h"
 #include "runtime/model_runner.h"
@@ -25,14 +26,6 @@ std::vector<TokenId> eos_union(const ModelConfig& config, const GenerationConfig
   ids.insert(generation.eos_token_ids.begin(), generation.eos_token_ids.end());
   if (tokenizer && tokenizer->eos_token_id()) ids.insert(*tokenizer->eos_token_id());
   return {ids.begin(), ids.end()};
-}
-
-// null where the folder has none: such a model is run with token ids.
-std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  const auto type = std::filesystem::symlink_status(folder / "tokenizer.json", ignored).type();
-  if (type == std::filesystem::file_type::not_found) return std::nullopt;
-  return Tokenizer::load(folder);
 }
 
 std::pair<RequestId, int> key_of(const Sequence& sequence) { return {sequence.id, sequence.sample_index}; }

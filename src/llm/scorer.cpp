@@ -6,18 +6,13 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "engine/batch.h"
+#include "llm/load_tokenizer.h"
 #include "llm/runner_config.h"
 
 namespace nanovllm {
 namespace {
 
 constexpr int kTokensPerStep = 64;  // each has a row of logits in the arena
-
-std::optional<Tokenizer> load_tokenizer(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(folder / "tokenizer.json", ignored)) return std::nullopt;
-  return Tokenizer::load(folder);
-}
 
 // log Σ exp
 double log_sum(std::span<const float> logits) {

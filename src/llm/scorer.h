@@ -28,9 +28,8 @@ class Scorer {
 
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   const ModelConfig& model_config() const { return model_config_; }
-  int max_num_tokens() const {
-    return max_num_tokens_;
-  }  // of one text: the context, or what the KV cache holds
+  // Of one text: the context, or what the KV cache holds.
+  int max_num_tokens() const { return max_num_tokens_; }
 
  private:
   ModelConfig model_config_;

@@ -40,7 +40,7 @@ struct OpTable {
   DType activation_dtype = DType::kF32;  // T of the op headers
   DType kv_dtype = DType::kF32;          // of the KV cache
   int default_batched_tokens = 0;        // of one step, where the user names no budget
-  // What serves each op, for people: {"rope", "pairs of a head, one after the other"}.
+  // What serves each op, for people: {"copy_blocks", "copies whole blocks"}.
   std::span<const std::pair<std::string_view, std::string_view>> kernels = {};
 
   // The most that one op takes from the arena inside a step.

@@ -133,6 +133,7 @@ class Schedule(Program):
 
     def test_what_came_from_the_cache_is_said_once(self):
         text = self.schedule()
+        self.assertIn("B prefill    computes 5 behind 8, 8 came from the cache", text)
         for name in "ABCDEFG":
             said = re.findall(rf"^  {name} \w+ +computes \d+ behind (\d+), (\d+) came from the cache", text, re.M)
             self.assertLessEqual(len(said), 2)  # when admitted, and when it comes back
