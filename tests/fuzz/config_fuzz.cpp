@@ -18,7 +18,9 @@ void try_model_config(const std::string& json) {
     const ModelConfig config = parse_model_config(json, "fuzz.json");
     ASSERT(config.vocab_size > 0 && config.hidden_size > 0 && config.intermediate_size > 0);
     ASSERT(config.num_layers > 0 && config.num_kv_heads > 0 && config.num_heads % config.num_kv_heads == 0);
-    ASSERT(config.head_dim > 0 && config.max_position_embeddings > 0 && config.rope_theta > 0);
+    ASSERT(config.head_dim > 0 && config.head_dim % 2 == 0);
+    ASSERT(config.max_model_len > 0 && config.max_model_len <= 1 << 24);
+    ASSERT(config.rope.theta > 0 && config.rope.factor >= 1);
   } catch (const Error& error) {
     ASSERT(error.kind() == ErrorKind::kConfig || error.kind() == ErrorKind::kUnsupported);
   }
