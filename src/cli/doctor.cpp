@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -52,12 +53,40 @@ int affinity_count() {
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
-// Of a cgroup: "200000 100000", two processors; "max 100000": none. Empty: there is no such file.
+// Empty: there is no such file.
 std::string first_line(const char* path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
   return line;
+}
+
+// Of cpu.max, "200000 100000": 2 processors. null: "max", no limit
+ordered_json cgroup_processors() {
+  std::istringstream words(first_line("/sys/fs/cgroup/cpu.max"));
+  double quota = 0, period = 0;
+  if (words >> quota >> period && period > 0) return quota / period;
+  return nullptr;
+}
+
+// null: no limit
+ordered_json cgroup_memory() {
+  std::istringstream words(first_line("/sys/fs/cgroup/memory.max"));
+  uint64_t bytes = 0;
+  if (words >> bytes) return bytes;
+  return nullptr;
+}
+
+// Their names, as the driver says them.
+std::vector<std::string> nvidia_gpus() {
+  std::vector<std::string> names;
+  std::error_code no_driver;
+  for (const auto& gpu : std::filesystem::directory_iterator("/proc/driver/nvidia/gpus", no_driver)) {
+    std::ifstream information(gpu.path() / "information");
+    for (std::string line; std::getline(information, line);)
+      if (line.starts_with("Model:")) names.push_back(line.substr(line.find_first_not_of(" \t", 6)));
+  }
+  return names;
 }
 
 bool can_open_library(const char* name) {
@@ -87,10 +116,11 @@ ordered_json examine() {
           {"instruction_sets", sets},
           {"processors", sysconf(_SC_NPROCESSORS_ONLN)},
           {"affinity", affinity_count()},
-          {"cgroup_cpu_max", first_line("/sys/fs/cgroup/cpu.max")},
+          {"cgroup_processors", cgroup_processors()},
           {"memory_available_bytes", available_memory()},
-          {"cgroup_memory_max", first_line("/sys/fs/cgroup/memory.max")},
+          {"cgroup_memory_bytes", cgroup_memory()},
           {"read_bandwidth_gb_per_s", measure_bandwidth(num_threads)},
+          {"nvidia_gpus", nvidia_gpus()},
           {"nvidia_driver", first_line("/proc/driver/nvidia/version")},
           {"libraries", libraries},
           {"backends", {"cpu"}},
@@ -115,15 +145,19 @@ int run_doctor(const DoctorOptions& options) {
     std::cout << found.dump(2) << "\n";
     return 0;
   }
-  char bandwidth[80], memory[80];
+  char bandwidth[80], memory[80], quota[40] = "none", memory_limit[40] = "none";
+  if (!found["cgroup_processors"].is_null())
+    std::snprintf(quota, sizeof quota, "%.3g processors", found["cgroup_processors"].get<double>());
+  if (!found["cgroup_memory_bytes"].is_null())
+    std::snprintf(memory_limit, sizeof memory_limit, "%.1f GB",
+                  found["cgroup_memory_bytes"].get<double>() / 1e9);
   if (found["read_bandwidth_gb_per_s"].is_null())
     std::snprintf(bandwidth, sizeof bandwidth, "not measured: that takes 2 GB");
   else
     std::snprintf(bandwidth, sizeof bandwidth, "%.1f GB/s, read by %d threads",
                   found["read_bandwidth_gb_per_s"].get<double>(), found["chosen"]["num_threads"].get<int>());
   std::snprintf(memory, sizeof memory, "%.1f GB available, limit of the cgroup %s",
-                found["memory_available_bytes"].get<double>() / 1e9,
-                or_none(found["cgroup_memory_max"]).c_str());
+                found["memory_available_bytes"].get<double>() / 1e9, memory_limit);
   std::string libraries;
   for (const auto& [name, there] : found["libraries"].items())
     if (there) libraries += (libraries.empty() ? "" : ", ") + name;
@@ -131,9 +165,10 @@ int run_doctor(const DoctorOptions& options) {
   print_row("features", joined(found["features"]));
   print_row("processors", std::to_string(found["processors"].get<int>()) + " online, " +
                               std::to_string(found["affinity"].get<int>()) +
-                              " for this process, quota of the cgroup " + or_none(found["cgroup_cpu_max"]));
+                              " for this process, quota of the cgroup " + quota);
   print_row("memory", memory);
   print_row("memory bandwidth", bandwidth);
+  print_row("NVIDIA GPUs", joined(found["nvidia_gpus"]));
   print_row("NVIDIA driver", or_none(found["nvidia_driver"]));
   print_row("CUDA libraries", or_none(libraries));
   std::printf("\n");

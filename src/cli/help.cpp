@@ -11,7 +11,7 @@ constexpr size_t kColumns = 80, kTextColumn = 30;
 // Words of `text` from column `indent` on, in as many lines as it takes; the first line begins behind `line`.
 std::string wrapped(std::string line, const std::string& text, size_t indent) {
   std::string result;
-  if (line.size() + 1 > indent && indent > 0) {
+  if (line.size() + 2 > indent && indent > 0) {
     result = line + "\n";
     line.clear();
   }

@@ -176,6 +176,7 @@ void print_ranks(const ModelRunner& runner, int size) {
 
 ordered_json describe(const InspectOptions& options, const ModelRunner& runner, const RunnerConfig& config) {
   const MemoryPlan& plan = runner.memory_plan();
+  const Decoder& model = runner.model();
   ordered_json ranks = ordered_json::array(), ops = ordered_json::object();
   for (int rank = 0; rank < config.tensor_parallel_size; ++rank) {
     const Module tree = module_tree(runner.model(rank));
@@ -187,20 +188,21 @@ ordered_json describe(const InspectOptions& options, const ModelRunner& runner, 
                      {"modules", to_json(tree)}});
   }
   for (const auto& [op, kernel] : runner.ops().kernels) ops[std::string(op)] = kernel;
-  return {{"model", options.model_name},
-          {"architecture", runner.model().config().architecture},
-          {"tied_embeddings", runner.model().config().tie_word_embeddings},
-          {"max_model_len", config.max_model_len},
-          {"memory",
-           {{"weight_bytes", plan.weight_bytes},
-            {"activation_bytes", plan.activation_bytes},
-            {"kv_bytes_per_token", plan.kv_block_bytes / size_t(config.block_size)},
-            {"block_size", config.block_size},
-            {"num_blocks", plan.num_blocks}}},
-          {"backend", runner.ops().backend},
-          {"instruction_set", runner.ops().instruction_set},
-          {"ops", ops},
-          {"ranks", ranks}};
+  return {
+      {"model", options.model_name},
+      {"architecture", runner.model().config().architecture},
+      {"tied_embeddings", model.lm_head().weight().data == model.embed_tokens().parameter().weight().data},
+      {"max_model_len", config.max_model_len},
+      {"memory",
+       {{"weight_bytes", plan.weight_bytes},
+        {"activation_bytes", plan.activation_bytes},
+        {"kv_bytes_per_token", plan.kv_block_bytes / size_t(config.block_size)},
+        {"block_size", config.block_size},
+        {"num_blocks", plan.num_blocks}}},
+      {"backend", runner.ops().backend},
+      {"instruction_set", runner.ops().instruction_set},
+      {"ops", ops},
+      {"ranks", ranks}};
 }
 
 }  // namespace

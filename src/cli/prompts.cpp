@@ -113,6 +113,20 @@ std::string read_text(const std::filesystem::path& path) {
   return text;
 }
 
+void visit_lines(const std::filesystem::path& path,
+                 const std::function<void(const std::string& line, const std::string& where)>& visit) {
+  const std::string text = read_text(path);
+  int number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string line = text.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.pop_back();
+    begin = end + 1;
+    ++number;
+    if (!line.empty()) visit(line, path.string() + ":" + std::to_string(number));
+  }
+}
+
 PromptLine parse_prompt_line(const std::string& text, const std::string& where) {
   try {
     return parse_object(text);
@@ -124,27 +138,23 @@ PromptLine parse_prompt_line(const std::string& text, const std::string& where) 
 }
 
 std::vector<PromptLine> read_prompts(const std::filesystem::path& path, const std::string& format) {
-  const std::string text = read_text(path);
   const bool by_ending = path.extension() == ".jsonl" || path.extension() == ".json";
   const bool is_jsonl = format == "auto" ? by_ending : format == "jsonl";
 
   std::vector<PromptLine> lines;
-  int number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    if (line.ends_with('\r')) line.pop_back();
-    begin = end + 1;
-    ++number;
-    if (line.empty()) continue;
+  visit_lines(path, [&](const std::string& line, const std::string& where) {
     if (is_jsonl) {
-      lines.push_back(parse_prompt_line(line, path.string() + ":" + std::to_string(number)));
+      lines.push_back(parse_prompt_line(line, where));
     } else {
       PromptLine& prompt = lines.emplace_back();
       prompt.text = line;
     }
-  }
+  });
   return lines;
+}
+
+std::vector<TokenId> encode_text(const Tokenizer* tokenizer, const std::string& text) {
+  return tokenizer ? tokenizer->encode(text, TemplateTokens::kAdd) : parse_ids(text);
 }
 
 std::vector<TokenId> parse_ids(std::string_view text) {

@@ -18,11 +18,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Text, or for a model without tokenizer token ids.
-std::vector<TokenId> encode(const Scorer& scorer, const std::string& text) {
-  return scorer.tokenizer() ? scorer.tokenizer()->encode(text, TemplateTokens::kAdd) : parse_ids(text);
-}
-
 double mean(const std::vector<double>& values) {
   double sum = 0;
   for (const double v : values) sum += v;
@@ -92,7 +87,8 @@ std::string shown(const Scorer& scorer, TokenId id) {
 
 int score_text(Scorer& scorer, Scorer* against, const ScoreOptions& options) {
   const bool token_by_token = options.text.has_value();
-  const std::vector<TokenId> ids = encode(scorer, token_by_token ? *options.text : read_text(options.input));
+  const std::vector<TokenId> ids =
+      encode_text(scorer.tokenizer(), token_by_token ? *options.text : read_text(options.input));
   if (ids.size() < 2)
     fail(ErrorKind::kRequest, "text: has ", ids.size(),
          " tokens, want at least 2: the first has none before it");
@@ -181,8 +177,8 @@ struct EncodedChoice {
 };
 
 EncodedChoice encode_choice(const Scorer& scorer, const Choice& question, const std::string& choice) {
-  const std::vector<TokenId> before = encode(scorer, question.prompt);
-  EncodedChoice result{.ids = encode(scorer, question.prompt + choice)};
+  const std::vector<TokenId> before = encode_text(scorer.tokenizer(), question.prompt);
+  EncodedChoice result{.ids = encode_text(scorer.tokenizer(), question.prompt + choice)};
   const auto [a, b] = std::mismatch(before.begin(), before.end(), result.ids.begin(), result.ids.end());
   result.first = int(b - result.ids.begin());
   if (result.first == 0)
@@ -202,17 +198,10 @@ ChoiceScore score_choice(Scorer& scorer, const EncodedChoice& choice) {
 }
 
 int score_choices(Scorer& scorer, const ScoreOptions& options) {
-  const std::string text = read_text(options.choices);
   std::vector<Choice> questions;
-  size_t line_number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = text.substr(begin, end - begin);
-    ++line_number;
-    begin = end + 1;
-    if (line.find_first_not_of(" \t\r") == line.npos) continue;
-    questions.push_back(parse_choice(line, options.choices.string() + ":" + std::to_string(line_number)));
-  }
+  visit_lines(options.choices, [&](const std::string& line, const std::string& where) {
+    questions.push_back(parse_choice(line, where));
+  });
   if (questions.empty())
     fail(ErrorKind::kRequest, options.choices.string(), ": is empty, want a question a line");
 

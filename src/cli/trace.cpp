@@ -48,8 +48,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 std::vector<TokenId> encode(const InspectOptions& options) {
   const std::filesystem::path& model = options.engine.model;
   const std::optional<Tokenizer> tokenizer = load_tokenizer(model);
-  if (!options.apply_chat_template)
-    return tokenizer ? tokenizer->encode(*options.trace, TemplateTokens::kAdd) : parse_ids(*options.trace);
+  if (!options.apply_chat_template) return encode_text(tokenizer ? &*tokenizer : nullptr, *options.trace);
   if (!tokenizer)
     fail(ErrorKind::kConfig, model.string(), ": has no tokenizer.json, want --trace without --chat");
   const std::optional<ChatTemplate> chat_template = ChatTemplate::load(model);
