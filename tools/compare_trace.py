@@ -4,20 +4,42 @@
 usage: compare_trace.py MODEL trace.safetensors [--bound 2e-5]
 
 Runs the same prompt ids through transformers in float32 and prints, for each step, the largest difference as a share of the largest
-value; exit code 1 and the name of the first step whose share is above the bound. Stacked products, q and k after RoPE are not compared:
-transformers has no module that gives them. Needs torch, transformers and safetensors.
+value; exit code 1 and the name of the first step whose share is above the bound. Stacked products are compared with transformers' products
+side by side; q and k after norm and RoPE with its own function of that. Needs torch, transformers and safetensors.
 """
 import argparse
+import importlib
 import sys
 
-import torch
-from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
+
+def watch_rope(model, keep):
+    """keep(q, k) with what the model's own apply_rotary_pos_emb gives, layer after layer."""
+    module = importlib.import_module(type(model).__module__)
+    apply = module.apply_rotary_pos_emb
+
+    def watched(q, k, *arguments, **keywords):
+        turned = apply(q, k, *arguments, **keywords)
+        keep(*turned)
+        return turned
+    module.apply_rotary_pos_emb = watched
 
 
 def capture(model, ids):
     """{our name: what transformers' module gave, [num_tokens, width]} in the order of the forward."""
-    seen = {}
+    import torch
+    seen, layer_of_rope = {}, iter(range(len(model.model.layers)))
+
+    def keep_turned(q, k):  # [1, heads, num_tokens, head_dim]
+        prefix = f"model.layers.{next(layer_of_rope)}.self_attn."
+        for name, heads in (("q", q), ("k", k)):
+            seen[prefix + name] = heads[0].transpose(0, 1).float().reshape(ids.shape[1], -1)
+    watch_rope(model, keep_turned)
+
+    def keep_part(name):  # parts come one after the other, and stand side by side
+        def hook(module, inputs, output):
+            part = output[0].float()
+            seen[name] = torch.cat([seen[name], part], dim=1) if name in seen else part
+        return hook
 
     def keep(name, pick=lambda output: output):
         def hook(module, inputs, output):
@@ -34,9 +56,13 @@ def capture(model, ids):
         prefix = f"model.layers.{i}."
         layer.register_forward_pre_hook(keep_input(prefix + "residual"), with_kwargs=True)
         layer.input_layernorm.register_forward_hook(keep(prefix + "input_layernorm"))
+        for projection in (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj):
+            projection.register_forward_hook(keep_part(prefix + "self_attn.qkv_proj"))
         layer.self_attn.o_proj.register_forward_pre_hook(keep_input(prefix + "self_attn.attn"), with_kwargs=True)
         layer.self_attn.o_proj.register_forward_hook(keep(prefix + "self_attn.o_proj"))
         layer.post_attention_layernorm.register_forward_hook(keep(prefix + "post_attention_layernorm"))
+        for projection in (layer.mlp.gate_proj, layer.mlp.up_proj):
+            projection.register_forward_hook(keep_part(prefix + "mlp.gate_up_proj"))
         layer.mlp.down_proj.register_forward_pre_hook(keep_input(prefix + "mlp.act_fn"), with_kwargs=True)
         layer.mlp.down_proj.register_forward_hook(keep(prefix + "mlp.down_proj"))
     model.model.norm.register_forward_hook(keep("model.norm"))
@@ -46,11 +72,14 @@ def capture(model, ids):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("trace")
     parser.add_argument("--bound", type=float, default=2e-5)
     options = parser.parse_args()
+    import torch
+    from safetensors.torch import load_file
+    from transformers import AutoModelForCausalLM
     trace = load_file(options.trace)
     ids = trace.pop("prompt_ids").long()[None]
     model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.float32, attn_implementation="eager").eval()

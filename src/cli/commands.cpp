@@ -129,15 +129,16 @@ Command add_inspect(CLI::App& program) {
   nanovllm inspect models/demo --trace "Once upon a time" --layer 0
   nanovllm inspect models/demo --trace "Hello!" --chat --save trace.safetensors
   nanovllm inspect --schedule --svg schedule.svg)");
-  add_engine_flags(app, options->engine)->required(false);
+  CLI::Option* model = add_model(app, options->engine.model)->required(false);
+  const std::vector<CLI::Option*> engine = add_engine_options(app, options->engine, "", "Engine");
   CLI::Option* trace =
       app.add_option("--trace", options->trace,
                      "one forward of this prompt, step by step (token ids where the model has no tokenizer)")
           ->type_name("PROMPT");
-  app.add_flag("--chat", options->apply_chat_template,
-               "with --trace: the prompt is a user message, apply the chat template")
-      ->needs(trace);
-  add_chat_flags(app, options->chat, "with --chat: ");
+  CLI::Option* chat = app.add_flag("--chat", options->apply_chat_template,
+                                   "with --trace: the prompt is a user message, apply the chat template")
+                          ->needs(trace);
+  for (CLI::Option* option : add_chat_flags(app, options->chat, "with --chat: ")) option->needs(chat);
   app.add_option("--layer", options->layer, "with --trace: only this layer")->needs(trace);
   app.add_option("--save", options->save, "with --trace: a safetensors file for all values")
       ->type_name("FILE")
@@ -145,15 +146,35 @@ Command add_inspect(CLI::App& program) {
   CLI::Option* schedule =
       app.add_flag("--schedule", options->schedule,
                    "a small workload step by step, without a model: who waits and runs, whose the blocks are")
-          ->excludes(trace);
+          ->excludes(trace)
+          ->excludes(model);
+  for (CLI::Option* option : engine) {
+    // A trace takes what its prompt needs; a schedule takes nothing but limits.
+    const bool is_limit = option->check_lname("max-num-seqs") ||
+                          option->check_lname("max-num-batched-tokens") ||
+                          option->check_lname("max-model-len") || option->check_lname("kvcache-block-size") ||
+                          option->check_lname("num-kvcache-blocks") || option->check_lname("prefix-caching");
+    if (!is_limit) schedule->excludes(option);
+    if (option->check_lname("cpu-kvcache-space") || (is_limit && !option->check_lname("kvcache-block-size")))
+      trace->excludes(option);
+  }
   app.add_option("--svg", options->svg, "with --schedule: a picture of it")
       ->type_name("FILE")
       ->needs(schedule);
   app.add_flag("--json", options->json, "print as JSON")->excludes(schedule);
-  return {&app, [options] {
+  return {&app, [&app, options] {
             if (options->schedule) {
               unprotect(options->svg);
-              return run_schedule({.engine = options->engine, .svg = options->svg});
+              const auto given = [&](const char* flag) { return app.count(flag) > 0; };
+              EngineConfig& engine = options->engine;
+              // What is not asked for is small: a picture can show it.
+              if (!given("--max-num-seqs")) engine.max_num_seqs = 4;
+              if (!given("--max-num-batched-tokens"))
+                engine.max_num_batched_tokens = std::max(12, engine.max_num_seqs);
+              if (!given("--max-model-len")) engine.max_model_len = 40;
+              if (!given("--num-kvcache-blocks")) engine.num_kvcache_blocks = 10;
+              if (!given("--kvcache-block-size")) engine.kvcache_block_size = 4;
+              return run_schedule({.engine = engine, .svg = options->svg});
             }
             if (options->engine.model.empty()) throw CLI::ValidationError("want a model, or --schedule");
             if (options->trace) unprotect(*options->trace);

@@ -33,8 +33,11 @@ std::string bash_completion(const CLI::App& program) {
   add_cases(program, program.get_name(), words, values);
   // A command is as many of the first words as name one; what follows it is its own.
   return R"(_nanovllm() {
-  local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command=)" +
-         program.get_name() + R"( words="" i
+  local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} words="" i
+  # bash gives --format=te as three words
+  if [[ $word == "=" ]]; then word=""; elif [[ $previous == "=" ]]; then previous=${COMP_WORDS[COMP_CWORD - 2]}; fi
+  local command=)" +
+         program.get_name() + R"(
   for ((i = 1; i < COMP_CWORD; ++i)); do
     _nanovllm_words "$command"
     [[ ${COMP_WORDS[i]} != -* && " $words " == *" ${COMP_WORDS[i]} "* ]] || break

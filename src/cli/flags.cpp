@@ -96,13 +96,13 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
       ->group(group);
 }
 
-void add_chat_flags(CLI::App& app, ChatFlags& flags, const std::string& when) {
-  app.add_option("--system", flags.system, when + "system message");
-  app.add_flag("--no-think", flags.no_think, when + "answer without thinking first");
-  app.add_flag("--special-tokens-in-messages", flags.special_tokens_in_messages,
-               when +
-                   "a message's \"<|im_end|>\" is the token, not these letters: whoever writes messages can "
-                   "then write the other side's turns");
+std::vector<CLI::Option*> add_chat_flags(CLI::App& app, ChatFlags& flags, const std::string& when) {
+  return {app.add_option("--system", flags.system, when + "system message"),
+          app.add_flag("--no-think", flags.no_think, when + "answer without thinking first"),
+          app.add_flag(
+              "--special-tokens-in-messages", flags.special_tokens_in_messages,
+              when + "a message's \"<|im_end|>\" is the token, not these letters: whoever writes messages "
+                     "can then write the other side's turns")};
 }
 
 }  // namespace nanovllm::cli

@@ -24,8 +24,8 @@ std::vector<CLI::Option*> add_engine_options(CLI::App& app, EngineConfig& config
 
 void add_sampling_flags(CLI::App& app, SamplingFlags& flags);
 
-// when: in front of each help text
-void add_chat_flags(CLI::App& app, ChatFlags& flags, const std::string& when);
+// when: in front of each help text. → the options
+std::vector<CLI::Option*> add_chat_flags(CLI::App& app, ChatFlags& flags, const std::string& when);
 
 // A folder's or a file's name, "MODEL" or "FILE" in --help.
 CLI::Option* add_model(CLI::App& app, std::filesystem::path& model);

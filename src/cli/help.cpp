@@ -134,6 +134,12 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string, CLI::AppF
 
 std::string nearest(const std::string& word, const std::vector<std::string>& names) {
   std::string best;
+  for (const std::string& name : names)  // a beginning that only one has, or -json for --json
+    if (word.size() > 1 && (name.starts_with(word) || name.starts_with("-" + word))) {
+      if (!best.empty() && best != name) return "";
+      best = name;
+    }
+  if (!best.empty()) return best;
   size_t best_distance = 1 + std::max<size_t>(1, word.size() / 4);  // farther is not close
   for (const std::string& name : names) {
     std::vector<std::vector<size_t>> d(word.size() + 1, std::vector<size_t>(name.size() + 1));
@@ -160,8 +166,9 @@ std::string describe_usage_error(const CLI::App& program, const CLI::ParseError&
   const CLI::App& app = parsed_app(program);
   const std::vector<std::string> commands = command_names(app), unknown = app.remaining();
   std::string message = error.what();
-  const auto option =
-      std::find_if(unknown.begin(), unknown.end(), [](const auto& word) { return word.starts_with("--"); });
+  const auto option = std::find_if(unknown.begin(), unknown.end(), [](const auto& word) {
+    return word.size() > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9');
+  });
   if (option != unknown.end()) {
     const std::string name = option->substr(0, option->find('='));
     message = with_suggestion("unknown option " + name, nearest(name, all_option_names(app)));

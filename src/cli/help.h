@@ -25,7 +25,7 @@ std::vector<std::string> option_choices(const CLI::Option& option);
 // One line with where and what, and for an unknown word the nearest one that there is; one line on where help is.
 std::string describe_usage_error(const CLI::App& program, const CLI::ParseError& error);
 
-// The name that differs least from the word; empty if none is close. By optimal string alignment: letters that are missing, too
+// The only name that begins with the word, or the one that differs least from it; empty if none is close. By optimal string alignment: letters that are missing, too
 // many, others, or two that changed places.
 std::string nearest(const std::string& word, const std::vector<std::string>& names);
 

@@ -100,7 +100,9 @@ PromptLine parse_object(const std::string& text) {
 std::string read_text(const std::filesystem::path& path) {
   constexpr size_t kMaxBytes = size_t{1} << 30;
   std::error_code ignored;
-  if (path != "-" && !std::filesystem::is_fifo(path, ignored)) return read_file(path, kMaxBytes);
+  const bool flows =
+      std::filesystem::is_fifo(path, ignored) || std::filesystem::is_character_file(path, ignored);
+  if (path != "-" && !flows) return read_file(path, kMaxBytes);
   std::ifstream pipe;
   if (path != "-") pipe.open(path, std::ios::binary);
   std::istream& in = path == "-" ? std::cin : pipe;

@@ -261,22 +261,25 @@ std::string to_svg(const std::vector<StepView>& steps) {
   return svg.str();
 }
 
+// The workload's own requests may not fit the limits.
+std::vector<StepView> run_workload(const SchedulerLimits& limits) {
+  try {
+    return Workload(limits).run();
+  } catch (const Error& error) {
+    fail(error.kind(),
+         "schedule: a request of the workload that is shown does not fit the limits: ", error.what());
+  }
+}
+
 }  // namespace
 
 int run_schedule(const ScheduleOptions& options) {
-  // What is not asked for is small: a picture can show it.
-  const EngineConfig defaults;
-  EngineConfig engine = options.engine;
-  const auto small = [](int& value, int normal, int instead) {
-    if (value == normal) value = instead;
-  };
-  small(engine.max_num_seqs, defaults.max_num_seqs, 4);
-  small(engine.max_num_batched_tokens, defaults.max_num_batched_tokens, std::max(12, engine.max_num_seqs));
-  small(engine.max_model_len, defaults.max_model_len, 40);
-  small(engine.num_kvcache_blocks, defaults.num_kvcache_blocks, 10);
-  small(engine.kvcache_block_size, defaults.kvcache_block_size, 4);
+  const EngineConfig& engine = options.engine;
   check_config(engine);
   constexpr int kMostBlocks = 500;
+  if (engine.max_model_len < 1 || engine.max_num_batched_tokens < 1 || engine.kvcache_block_size < 1 ||
+      engine.num_kvcache_blocks < 1)
+    fail(ErrorKind::kConfig, "schedule: has a limit below 1, and no model or backend to ask for one");
   if (engine.num_kvcache_blocks > kMostBlocks)
     fail(ErrorKind::kConfig, "num_kvcache_blocks: is ", engine.num_kvcache_blocks, ", want at most ",
          kMostBlocks, " to look at");
@@ -287,7 +290,7 @@ int run_schedule(const ScheduleOptions& options) {
       .num_blocks = engine.num_kvcache_blocks,
       .block_size = engine.kvcache_block_size,
       .prefix_caching = engine.prefix_caching ? PrefixCaching::kOn : PrefixCaching::kOff};
-  const std::vector<StepView> steps = Workload(limits).run();
+  const std::vector<StepView> steps = run_workload(limits);
   std::cout << "max_num_seqs " << limits.max_num_seqs << ", max_num_batched_tokens "
             << limits.max_num_batched_tokens << ", " << limits.num_blocks << " blocks of "
             << limits.block_size << " tokens, prefix caching " << (engine.prefix_caching ? "on" : "off")

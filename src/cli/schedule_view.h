@@ -13,7 +13,7 @@
 namespace nanovllm::cli {
 
 struct ScheduleOptions {
-  EngineConfig engine;        // its limits; those at their defaults become small ones
+  EngineConfig engine;        // its limits, each of them set
   std::filesystem::path svg;  // a picture; empty: none
 };
 

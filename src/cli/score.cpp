@@ -87,19 +87,27 @@ std::string shown(const Scorer& scorer, TokenId id) {
 
 int score_text(Scorer& scorer, Scorer* against, const ScoreOptions& options) {
   const bool token_by_token = options.text.has_value();
-  const std::vector<TokenId> ids =
-      encode_text(scorer.tokenizer(), token_by_token ? *options.text : read_text(options.input));
+  const std::string text = token_by_token ? *options.text : read_text(options.input);
+  const std::vector<TokenId> ids = encode_text(scorer.tokenizer(), text);
   if (ids.size() < 2)
-    fail(ErrorKind::kRequest, "text: has ", ids.size(),
-         " tokens, want at least 2: the first has none before it");
+    fail(ErrorKind::kRequest,
+         "text: has fewer than 2 tokens, and the first has none before it to be scored by");
+  if (against && encode_text(against->tokenizer(), text) != ids)
+    fail(ErrorKind::kConfig, options.against.model.string(),
+         ": has another tokenizer: it makes other tokens of this text, so their probabilities cannot be "
+         "compared");
   // A window's logits of the first model are kept until the second one has its own.
   constexpr int kMostAgainst = 1024, kDefaultAgainst = 256;
   const int most = against ? std::min({scorer.max_num_tokens(), against->max_num_tokens(), kMostAgainst})
                            : scorer.max_num_tokens();
   const int window = options.window != 0 ? options.window : against ? std::min(most, kDefaultAgainst) : most;
+  if (most < 2)
+    fail(ErrorKind::kConfig, "context: is ", most,
+         " token, want at least 2 (--max-model-len, and what the KV cache holds)");
   if (window < 2 || window > most)
-    fail(ErrorKind::kConfig, "--window: is ", window, ", want 2 to ", most, against ? " with --against" : "",
-         " (the context, and what the KV cache holds)");
+    fail(ErrorKind::kConfig, "--window: is ", window, ", want 2 to ", most,
+         against && most == kMostAgainst ? ": with --against a window's logits are kept"
+                                         : ": the context, and what the KV cache holds");
   const int stride = options.stride != 0 ? options.stride : std::max(1, window / 2);
   if (stride < 1 || stride >= window)
     fail(ErrorKind::kConfig, "--stride: is ", stride, ", want 1 to ", window - 1);
@@ -130,7 +138,8 @@ int score_text(Scorer& scorer, Scorer* against, const ScoreOptions& options) {
   }
   std::printf("%zu tokens, log-probability %.4f, %.6f a token, perplexity %.4f", ids.size(),
               average * double(result.scores.size()), average, std::exp(-average));
-  if (windows.size() > 1) std::printf(" (windows of %d tokens, %d apart)", window, stride);
+  if (windows.size() > 1 || options.window != 0)
+    std::printf(" (windows of %d tokens, %d apart)", window, stride);
   std::printf("\n");
   if (against) print(result.divergence);
   return 0;
@@ -159,7 +168,9 @@ Choice parse_choice(const std::string& line, const std::string& where) {
     if (!each.is_string()) wrong("has a choice that is no string");
     choice.choices.push_back(each);
   }
-  if (!json.contains("answer")) return choice;
+  for (const auto& [key, value] : json.items())
+    if (key != "prompt" && key != "choices" && key != "answer") wrong(("has " + key).c_str());
+  if (!json.contains("answer") || json["answer"].is_null()) return choice;
   if (!json["answer"].is_number_integer() || json["answer"] < 0 || json["answer"] >= choice.choices.size())
     wrong("has an answer that is no index of its choices");
   choice.answer = json["answer"];
@@ -170,30 +181,34 @@ struct ChoiceScore {
   double logprob = 0, per_token = 0;
 };
 
-// Of the tokens of prompt + choice that the prompt alone does not have: a border may lie inside a token.
-struct EncodedChoice {
-  std::vector<TokenId> ids;
+// The prompt with each choice behind it, scored behind what all of them share with the prompt: the border may lie inside a
+// token, and who joins the prompt's last one is not to be charged for it alone.
+struct EncodedQuestion {
+  std::vector<std::vector<TokenId>> choices;
   int first = 0;  // scored from here
 };
 
-EncodedChoice encode_choice(const Scorer& scorer, const Choice& question, const std::string& choice) {
+EncodedQuestion encode_question(const Scorer& scorer, const Choice& question) {
   const std::vector<TokenId> before = encode_text(scorer.tokenizer(), question.prompt);
-  EncodedChoice result{.ids = encode_text(scorer.tokenizer(), question.prompt + choice)};
-  const auto [a, b] = std::mismatch(before.begin(), before.end(), result.ids.begin(), result.ids.end());
-  result.first = int(b - result.ids.begin());
-  if (result.first == 0)
-    fail(ErrorKind::kRequest, question.where, ": the prompt has no token that the choice '", choice,
-         "' leaves as it is, want a longer one: a first token cannot be scored");
-  if (result.first >= int(result.ids.size()))
-    fail(ErrorKind::kRequest, question.where, ": the choice '", choice, "' adds no token to its prompt");
-  if (int(result.ids.size()) > scorer.max_num_tokens())
-    fail(ErrorKind::kRequest, question.where, ": has ", result.ids.size(), " tokens with the choice '",
-         choice, "', want at most ", scorer.max_num_tokens());
+  const char* between = scorer.tokenizer() ? "" : " ";  // of token ids
+  EncodedQuestion result{.first = int(before.size())};
+  for (const std::string& choice : question.choices) {
+    const auto ids = encode_text(scorer.tokenizer(), question.prompt + between + choice);
+    const auto [a, b] = std::mismatch(before.begin(), before.end(), ids.begin(), ids.end());
+    if (b == ids.begin())
+      fail(ErrorKind::kRequest, question.where, ": the prompt has no token that the choice '", choice,
+           "' leaves as it is, want a longer one: a first token cannot be scored");
+    if (b == ids.end())
+      fail(ErrorKind::kRequest, question.where, ": the choice '", choice, "' adds no token to its prompt");
+    scorer.check(ids, question.where + ": the choice '" + choice + "'");
+    result.first = std::min(result.first, int(b - ids.begin()));
+    result.choices.push_back(ids);
+  }
   return result;
 }
 
-ChoiceScore score_choice(Scorer& scorer, const EncodedChoice& choice) {
-  const std::vector<double> scores = scorer.score(choice.ids, choice.first);
+ChoiceScore score_choice(Scorer& scorer, const std::vector<TokenId>& ids, int first) {
+  const std::vector<double> scores = scorer.score(ids, first);
   return {mean(scores) * double(scores.size()), mean(scores)};
 }
 
@@ -205,19 +220,16 @@ int score_choices(Scorer& scorer, const ScoreOptions& options) {
   if (questions.empty())
     fail(ErrorKind::kRequest, options.choices.string(), ": is empty, want a question a line");
 
-  std::vector<std::vector<EncodedChoice>> encoded;  // all are judged before any is computed
-  for (const Choice& question : questions) {
-    encoded.emplace_back();
-    for (const std::string& choice : question.choices)
-      encoded.back().push_back(encode_choice(scorer, question, choice));
-  }
+  std::vector<EncodedQuestion> encoded;  // all are judged before any is computed
+  for (const Choice& question : questions) encoded.push_back(encode_question(scorer, question));
 
   int64_t num_known = 0, num_right = 0, num_right_per_token = 0;
   ordered_json rows = ordered_json::array();
   ProgressLine progress;
   for (const Choice& question : questions) {
     std::vector<ChoiceScore> scores;
-    for (const EncodedChoice& choice : encoded[rows.size()]) scores.push_back(score_choice(scorer, choice));
+    const EncodedQuestion& each = encoded[rows.size()];
+    for (const auto& ids : each.choices) scores.push_back(score_choice(scorer, ids, each.first));
     const auto best = [&](double ChoiceScore::*score) {
       return int(std::max_element(scores.begin(), scores.end(),
                                   [&](const auto& a, const auto& b) { return a.*score < b.*score; }) -
@@ -254,7 +266,7 @@ int score_choices(Scorer& scorer, const ScoreOptions& options) {
     if (questions[i].answer >= 0) std::cout << (chosen == questions[i].answer ? "  right" : "  wrong");
     std::cout << "\n";
   }
-  std::printf("%zu questions", questions.size());
+  std::printf("%zu question%s", questions.size(), questions.size() == 1 ? "" : "s");
   if (num_known > 0)
     std::printf(", accuracy %.2f %% by log-probability, %.2f %% by log-probability a token",
                 100 * double(num_right) / known, 100 * double(num_right_per_token) / known);

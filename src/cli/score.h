@@ -2,7 +2,7 @@
 //
 //   score MODEL TEXT               the log-probability of each token, their mean, the perplexity
 //   score MODEL --input FILE       the perplexity of a file, in windows
-//   score MODEL --choices FILE     multiple choice: JSONL of {"prompt", "choices", "answer"}
+//   score MODEL --choices FILE     multiple choice: JSONL of {"prompt", "choices", "answer"}, texts or token ids
 //   … --against MODEL              how far another model (or the same with other options) is from this one
 #pragma once
 

@@ -61,7 +61,7 @@ std::vector<TokenId> encode(const InspectOptions& options) {
 
 void print(const std::vector<TokenId>& prompt, const std::vector<TraceStep>& steps, int num_ranks) {
   if (num_ranks > 1) std::printf("rank 0 of %d: heads and MLP are its part\n", num_ranks);
-  std::printf("%zu prompt tokens:", prompt.size());
+  std::printf("%zu prompt token%s:", prompt.size(), prompt.size() == 1 ? "" : "s");
   for (const TokenId id : prompt) std::printf(" %d", id);
   std::printf("\n%-46s %-16s %10s %10s %10s %8s  first values\n", "step", "shape", "min", "max", "norm",
               "us");

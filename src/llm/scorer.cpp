@@ -35,15 +35,19 @@ Scorer::Scorer(EngineConfig config)
   max_num_tokens_ = int(std::min<int64_t>(runner_config_.max_model_len, cache));
 }
 
-void Scorer::visit_logits(std::span<const TokenId> ids, int first, const Visitor& visit) {
-  ASSERT(first >= 1);
+void Scorer::check(std::span<const TokenId> ids, const std::string& what) const {
   if (ids.empty() || int64_t(ids.size()) > max_num_tokens_)
-    fail(ErrorKind::kRequest, "text: has ", ids.size(), " tokens, want 1 to ", max_num_tokens_,
+    fail(ErrorKind::kRequest, what, ": has ", ids.size(), " tokens, want 1 to ", max_num_tokens_,
          ": the context of ", runner_config_.max_model_len, ", or what the KV cache holds");
   for (const TokenId id : ids)
     if (id < 0 || id >= model_config_.vocab_size)
-      fail(ErrorKind::kRequest, "text: has token id ", id, ", want ids from 0 to ",
+      fail(ErrorKind::kRequest, what, ": has token id ", id, ", want ids from 0 to ",
            model_config_.vocab_size - 1);
+}
+
+void Scorer::visit_logits(std::span<const TokenId> ids, int first, const Visitor& visit) {
+  ASSERT(first >= 1);
+  check(ids, "text");
   Sequence sequence;
   sequence.token_ids.assign(ids.begin(), ids.end());
   sequence.num_prompt_tokens = int(ids.size());
@@ -60,7 +64,12 @@ void Scorer::visit_logits(std::span<const TokenId> ids, int first, const Visitor
     const Tensor logits = runner_->run_logits(batch);
     for (int row = 0; row < count - from; ++row) {
       const int index = begin + from + row + 1;
-      if (index < int(ids.size())) visit(index, {logits[row].ptr<float>(), size_t(logits.shape[1])});
+      if (index >= int(ids.size())) continue;
+      const std::span<const float> values{logits[row].ptr<float>(), size_t(logits.shape[1])};
+      if (std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); }))
+        fail(ErrorKind::kCheckpoint, "model: gives NaN for token ", index,
+             " of the text: its weights are damaged (nanovllm inspect MODEL --trace shows where it begins)");
+      visit(index, values);
     }
     sequence.num_computed_tokens += count;
   }

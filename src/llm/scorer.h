@@ -19,9 +19,12 @@ class Scorer {
   explicit Scorer(EngineConfig config);
 
   // visit(i, logits [vocab_size]): of the distribution of token i, for i from `first` (at least 1) to the last.
-  // throws Error(kRequest): no tokens, too many for the context, unknown ids
+  // throws Error(kRequest): as check; Error(kCheckpoint): the model gives NaN
   using Visitor = std::function<void(int index, std::span<const float> logits)>;
   void visit_logits(std::span<const TokenId> ids, int first, const Visitor& visit);
+
+  // throws Error(kRequest), naming `what`: no tokens, too many, unknown ids
+  void check(std::span<const TokenId> ids, const std::string& what) const;
 
   // Natural logarithms, of tokens first, first + 1 … throws Error: as visit_logits
   std::vector<double> score(std::span<const TokenId> ids, int first = 1);

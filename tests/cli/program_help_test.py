@@ -89,6 +89,11 @@ class Mistyped(unittest.TestCase):
             self.expect(("generate", "models/demo", "x", typed, "1"),
                         f"nanovllm generate: unknown option {typed.split('=')[0]}, did you mean {meant}?")
 
+    def test_one_dash_and_a_beginning(self):
+        self.expect(("inspect", "models/demo", "-json"), "nanovllm inspect: unknown option -json, did you mean --json?")
+        self.expect(("inspect", "models/demo", "--sched"), "nanovllm inspect: unknown option --sched, did you mean --schedule?")
+        self.expect(("-v",), "nanovllm: unknown option -v, did you mean --version?")
+
     def test_what_is_near_nothing(self):
         self.expect(("generate", "models/demo", "x", "--quantum"), "nanovllm generate: unknown option --quantum")
         self.expect(("sing",), "nanovllm: unknown command sing")
@@ -136,6 +141,8 @@ class Completion(Program):
 
     def test_values(self):
         self.assertEqual(self.complete("generate", "x", "--format", ""), ["text", "jsonl"])
+        self.assertEqual(self.complete("generate", "x", "--format", "="), ["text", "jsonl"])
+        self.assertEqual(self.complete("generate", "x", "--format", "=", "te"), ["text"])
         self.assertEqual(self.complete("generate", "x", "--input", "mod"), [])  # bash goes on with file names
         self.assertEqual(self.complete("generate", ""), [])
 

@@ -148,7 +148,12 @@ class Schedule(Program):
         self.assertIn("max_num_seqs 4, max_num_batched_tokens 8", self.schedule("--max-num-batched-tokens", "8"))
         self.expect_error(run("inspect", "--schedule", "--num-kvcache-blocks", "501"), "want at most 500 to look at")
         self.assertEqual(run("inspect", "--schedule", "--json").returncode, 2)
-        self.expect_error(run("inspect", "--schedule", "--num-kvcache-blocks", "2"), "prompt: ")
+        self.expect_error(run("inspect", "--schedule", "--num-kvcache-blocks", "2"),
+                          "schedule: a request of the workload that is shown does not fit the limits: prompt: ")
+        self.assertIn("max_num_seqs 256, max_num_batched_tokens 256", self.schedule("--max-num-seqs", "256"))
+        for other in (["--instruction-set", "avx2"], ["--num-threads", "2"]):
+            self.assertEqual(run("inspect", "--schedule", *other).returncode, 2)
+        self.assertEqual(run("inspect", DEMO, "--schedule").returncode, 2)
         text = self.schedule("--max-num-seqs", "1", "--kvcache-block-size", "8", "--num-kvcache-blocks", "6")
         self.assertIn("max_num_seqs 1, max_num_batched_tokens 12, 6 blocks of 8 tokens, prefix caching on\n", text)
 
@@ -160,7 +165,8 @@ class Doctor(Program):
         self.assertIn("portable", found["instruction_sets"])
         self.assertEqual("avx2" in found["instruction_sets"], {"avx2", "fma"} <= set(found["features"]))
         self.assertTrue(1 <= found["chosen"]["num_threads"] <= found["affinity"] <= found["processors"])
-        self.assertGreater(found["read_bandwidth_gb_per_s"], 0.1)
+        if found["memory_available_bytes"] > 3 << 30:
+            self.assertGreater(found["read_bandwidth_gb_per_s"], 0.1)
         shown = run("doctor").stdout
         for name in ("processor", "memory bandwidth", "NVIDIA driver", "instruction set", "threads"):
             self.assertIn(f"\n{name} "[name == "processor":], shown)
@@ -184,7 +190,7 @@ class Trace(Program):
             prompt = reference["prompt_ids"][1]
             states, length, hidden_size = reference["hidden_states"][0]
             want = reference["hidden_states"][1]
-            for size in ("1", "2"):
+            for size in ("1", "2", "4"):
                 shown, values = self.trace(folder, str(list(prompt)), "--tensor-parallel-size", size)
                 self.assertEqual(shown["prompt_ids"], list(prompt))
                 self.assertEqual([step["name"] for step in shown["steps"]],
@@ -213,11 +219,14 @@ class Trace(Program):
         self.assertEqual(len(lines), 11)
         self.assertTrue(all(line.startswith("model.layers.3.") for line in lines))
 
-    def test_a_small_cache_is_no_limit(self):
-        prompt = str(list(range(2, 300)))
-        folder = GOLDEN / "llama-tied-f32"
-        small = self.trace(folder, prompt, "--cpu-kvcache-space", "0.00001")
-        self.assertEqual(small[1], self.trace(folder, prompt)[1])
+    def test_what_does_not_apply_is_refused(self):
+        for limit in ("--cpu-kvcache-space", "--max-model-len", "--max-num-seqs", "--max-num-batched-tokens",
+                      "--num-kvcache-blocks", "--no-prefix-caching"):  # a trace takes what its prompt needs
+            self.assertEqual(run("inspect", DEMO, "--trace", "a", limit, "1").returncode, 2, limit)
+        for flag in (["--no-think"], ["--system", "x"], ["--special-tokens-in-messages"]):
+            result = run("inspect", DEMO, "--trace", "a", *flag)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn("requires --chat", result.stderr)
 
     def test_numbers_that_are_none_are_seen(self):
         folder = self.model("llama-tied-f32")

@@ -52,7 +52,7 @@ class Qwen3(unittest.TestCase):
         shutil.rmtree(cls.folder)
 
     def inspect(self, *arguments):
-        result = run("inspect", self.model, "--cpu-kvcache-space", "0.1", *arguments)
+        result = run("inspect", self.model, *arguments)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         return result.stdout
 

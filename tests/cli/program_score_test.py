@@ -6,6 +6,8 @@ usage: program_score_test.py PROGRAM SOURCE_DIR
 import json
 import math
 import os
+import shutil
+import struct
 import subprocess
 import sys
 import unittest
@@ -72,7 +74,7 @@ class Score(Program):
         file = self.folder / "questions.jsonl"
         file.write_text('{"prompt": "a", "choices": [" b", " c"]}\n\n' +
                         json.dumps({"prompt": "a cat " * 200, "choices": [" b", " c"]}) + "\n")
-        self.expect_error(run("score", DEMO, "--choices", str(file), *small), "questions.jsonl:3: has 40", f"want at most {window}")
+        self.expect_error(run("score", DEMO, "--choices", str(file), *small), "questions.jsonl:3: the choice ' b': has 402 tokens, want 1 to " + str(window))
 
     def test_nothing_is_lost_in_silence(self):
         if os.path.exists("/dev/full"):
@@ -104,24 +106,66 @@ class Score(Program):
         shown = run("score", DEMO, "--choices", str(file)).stdout
         self.assertIn('1: 1 " mat."  right\n2: 0 " time"  wrong\n3: 0 " time"\n3 questions, accuracy 50.00 %', shown)
 
+    def test_choices_are_scored_behind_what_they_share(self):
+        file = self.folder / "questions.jsonl"
+        file.write_text(json.dumps({"prompt": "The c", "choices": ["ow", "ay"]}))  # " cow" is one token, " cay" is not
+        result = self.score("--choices", str(file))["questions"][0]
+        self.assertEqual(result["chosen"], 0)
+        for choice, logprob in zip(("The cow", "The cay"), result["logprobs"]):
+            self.assertAlmostEqual(self.score(choice)["logprob"], logprob, places=4)
+
+    def test_choices_of_token_ids(self):
+        file, model = self.folder / "questions.jsonl", GOLDEN / "qwen3-tied-bf16"
+        file.write_text(json.dumps({"prompt": "5 6", "choices": ["7", "8 9"]}))
+        result = self.score("--choices", str(file), model=model)["questions"][0]
+        for ids, logprob in zip(("5 6 7", "5 6 8 9"), result["logprobs"]):
+            self.assertAlmostEqual(sum(self.score(ids, model=model)["logprobs"][1:]), logprob, places=4)
+        file.write_text("\n" + json.dumps({"prompt": "5 6", "choices": ["7", "400"]}))
+        self.expect_error(run("score", str(model), "--choices", str(file)),
+                          "questions.jsonl:2: the choice '400': has token id 400, want ids from 0 to 319")
+
+    def test_numbers_that_are_none_are_an_error(self):
+        folder = self.model("llama-tied-f32")
+        file = folder / "model.safetensors"
+        data = bytearray(file.read_bytes())
+        length = struct.unpack("<Q", data[:8])[0]
+        begin = 8 + length + json.loads(data[8:8 + length])["model.norm.weight"]["data_offsets"][0]
+        data[begin:begin + 4] = struct.pack("<f", math.nan)
+        file.write_bytes(data)
+        self.expect_error(run("score", str(folder), "5 6 7"), "model: gives NaN for token 1 of the text")
+
+    def test_against_another_tokenizer(self):
+        folder = self.folder / "other"
+        shutil.copytree(DEMO, folder)
+        file = folder / "tokenizer.json"
+        tokenizer = json.loads(file.read_text())
+        vocab = tokenizer["model"]["vocab"]
+        vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+        file.chmod(0o644)
+        file.write_text(json.dumps(tokenizer))
+        self.expect_error(run("score", DEMO, "a b", "--against", str(folder)), "has another tokenizer")
+
     def test_errors(self):
         file = self.folder / "bad.jsonl"
         for line, text in (("{", "is not JSON"), ("{}", "has no prompt"), ('{"prompt": "a"}', "has no list of two choices"),
                            ('{"prompt": "a", "choices": ["b", 3]}', "has a choice that is no string"),
                            ('{"prompt": "a", "choices": ["b", "c"], "answer": 2}', "has an answer that is no index"),
+                           ('{"prompt": "a", "choices": ["b", "c"], "anser": 1}', "has anser, want"),
                            ('{"prompt": "a cat", "choices": [" sat", ""]}', "adds no token to its prompt")):
             file.write_text('\n' + line)
             self.expect_error(run("score", DEMO, "--choices", str(file)), text)
         file.write_text("\n")
         self.expect_error(run("score", DEMO, "--choices", str(file)), "is empty")
-        self.expect_error(run("score", DEMO, "a"), "has 1 tokens, want at least 2")
+        self.expect_error(run("score", DEMO, "a"), "has fewer than 2 tokens")
+        self.expect_error(run("score", DEMO, "--input", "/dev/null"), "has fewer than 2 tokens")
+        self.expect_error(run("score", DEMO, "a b", "--max-model-len", "1"), "context: is 1 token, want at least 2")
         file.write_text('{"prompt": "", "choices": ["Once", "Twice"]}')
         self.expect_error(run("score", DEMO, "--choices", str(file)), "bad.jsonl:1: the prompt has no token that the choice")
         self.expect_error(run("score", DEMO, "a b c", "--window", "1"), "--window: is 1, want 2 to 2048")
         self.expect_error(run("score", DEMO, "a b c", "--window", "-5"), "--window: is -5, want 2 to 2048")
         self.expect_error(run("score", DEMO, "a b c", "--stride", "-1"), "--stride: is -1, want 1 to 2047")
         self.expect_error(run("score", DEMO, "a b c", "--window", "1025", "--against", DEMO),
-                          "--window: is 1025, want 2 to 1024 with --against")
+                          "--window: is 1025, want 2 to 1024: with --against a window's logits are kept")
         self.expect_error(run("score", DEMO, "a b c", "--window", "2049"), "--window: is 2049")
         self.expect_error(run("score", DEMO, "a b c", "--window", "4", "--stride", "4"), "--stride: is 4, want 1 to 3")
         self.expect_error(run("score", DEMO, "--input", str(self.folder / "none")), "none")
