@@ -14,17 +14,18 @@
 
 namespace nanovllm::test {
 
-inline std::filesystem::path source_dir() { return NANOVLLM_SOURCE_DIR; }
-inline std::filesystem::path golden(const std::string& name) {
-  return source_dir() / "tests" / "golden" / name;
-}
-inline std::filesystem::path demo_model() { return source_dir() / "models" / "demo"; }
-// Other people's files, which are never in the repository; tests skip where they are absent. The folders are set
-// when configuring (-D), or by environment variables of the same names when testing.
+// Folders are set when configuring (-D), or by environment variables of the same names when testing.
 inline std::filesystem::path outside_dir(const char* variable, const char* configured) {
   const char* given = std::getenv(variable);
   return given ? given : configured;
 }
+// Where this was built, unless an environment variable says that it was copied elsewhere.
+inline std::filesystem::path source_dir() { return outside_dir("NANOVLLM_SOURCE_DIR", NANOVLLM_SOURCE_DIR); }
+inline std::filesystem::path golden(const std::string& name) {
+  return source_dir() / "tests" / "golden" / name;
+}
+inline std::filesystem::path demo_model() { return source_dir() / "models" / "demo"; }
+// Other people's files, which are never in the repository; tests skip where they are absent.
 // tokenizer.json and tokenizer_config.json of Qwen3, and chat.jsonl: what transformers makes of conversations.
 inline std::filesystem::path qwen3_tokenizer_dir() {
   return outside_dir("NANOVLLM_QWEN3_TOKENIZER", NANOVLLM_QWEN3_TOKENIZER);

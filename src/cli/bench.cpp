@@ -12,6 +12,7 @@
 #include "engine/scheduler.h"
 #include "llm/llm.h"
 #include "models/model_config.h"
+#include "ops/cuda/cuda_ops.h"
 #include "ops/ops.h"
 #include "runtime/model_runner.h"
 #include "tensor/machine.h"
@@ -117,22 +118,41 @@ double median(std::vector<double> values) {
   return (values[(n - 1) / 2] + values[n / 2]) / 2;
 }
 
-ordered_json describe(const LLM& llm, const BenchOptions& options, const char* what, double bandwidth) {
+bool on_host(const LLM& llm) { return llm.runner().ops().device->memory().total == 0; }
+
+// GB/s of the machine; none: of a GPU, nothing here measures it.
+std::optional<double> measure_bandwidth(const LLM& llm) {
+  if (!on_host(llm)) return std::nullopt;
+  return median(read_bandwidth(llm.runner().num_threads()));
+}
+
+ordered_json or_null(std::optional<double> value) { return value ? ordered_json(*value) : ordered_json(); }
+
+std::optional<double> share_of(double rate, std::optional<double> bandwidth) {
+  if (!bandwidth) return std::nullopt;
+  return rate / *bandwidth;
+}
+
+ordered_json describe(const LLM& llm, const BenchOptions& options, const char* what,
+                      std::optional<double> bandwidth) {
+  const OpTable& ops = llm.runner().ops();
   return {{"what", what},
-          {"machine", machine_name(llm.runner().num_threads(), llm.runner().ops().instruction_set)},
+          {"machine",
+           on_host(llm) ? machine_name(llm.runner().num_threads(), ops.instruction_set) : cuda_device_name()},
           {"model", options.model_name},
           {"seed", options.seed},
-          {"read_bandwidth_gb_per_s", bandwidth}};
+          {"read_bandwidth_gb_per_s", or_null(bandwidth)}};
 }
 
 void print_row(const char* name, double value, const char* unit, const std::string& more = "") {
   std::printf("  %-22s %12.2f %s%s\n", name, value, unit, more.c_str());
 }
 
-void print_read(double rate, double bandwidth) {
-  char share[80];
-  std::snprintf(share, sizeof share, ", %.0f %% of the %.1f that this machine reads", 100 * rate / bandwidth,
-                bandwidth);
+void print_read(double rate, std::optional<double> bandwidth) {
+  char share[80] = "";
+  if (bandwidth)
+    std::snprintf(share, sizeof share, ", %.0f %% of the %.1f that this machine reads",
+                  100 * rate / *bandwidth, *bandwidth);
   print_row("read, at least", rate, "GB/s", share);
 }
 
@@ -165,7 +185,7 @@ int run_throughput(const ThroughputOptions& options) {
   LLM llm(with_context(options.engine, 4096));
   check_fits(llm, options.max_input_len + options.max_output_len);
   const Workload work = make_workload(options, llm.model_config().vocab_size);
-  const double bandwidth = median(read_bandwidth(llm.runner().num_threads()));
+  const std::optional<double> bandwidth = measure_bandwidth(llm);
   warm_up(llm);
 
   const Clock::time_point start = Clock::now();
@@ -202,7 +222,7 @@ int run_throughput(const ThroughputOptions& options) {
                    {"output_tok_per_s", output_rate},
                    {"total_tok_per_s", total_rate},
                    {"read_gb_per_s", read_rate},
-                   {"read_bandwidth_share", read_rate / bandwidth},
+                   {"read_bandwidth_share", or_null(share_of(read_rate, bandwidth))},
                    {"steps", num_steps},
                    {"preemptions", preemptions},
                    {"answers", answers_hash(answers)},
@@ -228,7 +248,7 @@ int run_latency(const LatencyOptions& options) {
   LLM llm(with_context(options.engine, options.context + options.output_len));
   check_fits(llm, options.context + options.output_len);
   PythonRandom random(options.seed);
-  const double bandwidth = median(read_bandwidth(llm.runner().num_threads()));
+  const std::optional<double> bandwidth = measure_bandwidth(llm);
   warm_up(llm);
 
   std::vector<double> first_token, per_token, read_rates;  // of each run, seconds and GB/s
@@ -265,7 +285,7 @@ int run_latency(const LatencyOptions& options) {
                      {"times_per_output_token_s", per_token},
                      {"output_tok_per_s", 1 / median(per_token)},
                      {"read_gb_per_s", read_rate},
-                     {"read_bandwidth_share", read_rate / bandwidth}});
+                     {"read_bandwidth_share", or_null(share_of(read_rate, bandwidth))}});
     result["last_logits"] = logits_hash(llm);
     std::cout << result.dump(2) << "\n";
     return 0;

@@ -16,6 +16,7 @@
 
 #include "base/thread_pool.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cuda/cuda_ops.h"
 #include "runtime/memory_plan.h"
 #include "tensor/machine.h"
 
@@ -107,6 +108,7 @@ ordered_json measure_bandwidth(int num_threads) {
 ordered_json examine() {
   const std::vector<std::string> sets = instruction_sets();
   const int num_threads = usable_processors();
+  const std::string no_cuda = cuda_unavailable();
   const std::string name = machine_name(num_threads, sets[0]);
   ordered_json libraries = ordered_json::object();
   for (const char* library : {"libcuda.so.1", "libcublasLt.so.13", "libcublasLt.so.12", "libnccl.so.2"})
@@ -123,8 +125,13 @@ ordered_json examine() {
           {"nvidia_gpus", nvidia_gpus()},
           {"nvidia_driver", first_line("/proc/driver/nvidia/version")},
           {"libraries", libraries},
-          {"backends", {"cpu"}},
-          {"chosen", {{"backend", "cpu"}, {"instruction_set", sets[0]}, {"num_threads", num_threads}}}};
+          {"cuda_device", no_cuda.empty() ? cuda_device_name() : ""},
+          {"cuda_unavailable", no_cuda},
+          {"backends", no_cuda.empty() ? std::vector{"cuda", "cpu"} : std::vector{"cpu"}},
+          {"chosen",
+           {{"backend", no_cuda.empty() ? "cuda" : "cpu"},
+            {"instruction_set", sets[0]},
+            {"num_threads", num_threads}}}};
 }
 
 std::string joined(const ordered_json& list) {
@@ -172,7 +179,8 @@ int run_doctor(const DoctorOptions& options) {
   print_row("NVIDIA driver", or_none(found["nvidia_driver"]));
   print_row("CUDA libraries", or_none(libraries));
   std::printf("\n");
-  print_row("backend", "cpu: the only one in this build");
+  const std::string no_cuda = found["cuda_unavailable"];
+  print_row("backend", no_cuda.empty() ? "cuda: " + cuda_device_name() + " (--device)" : "cpu: " + no_cuda);
   print_row("instruction set", found["chosen"]["instruction_set"].get<std::string>() +
                                    ": the first that runs here of " + joined(found["instruction_sets"]) +
                                    " (--instruction-set)");

@@ -22,6 +22,20 @@ void check_config(const EngineConfig& config) {
     fail(ErrorKind::kConfig, "num_kvcache_blocks: is 0, want -1 or at least 1");
   if (!(config.cpu_kvcache_space >= 0 && config.cpu_kvcache_space <= 1 << 20))
     fail(ErrorKind::kConfig, "cpu_kvcache_space: is ", config.cpu_kvcache_space, ", want 0 to 1048576 GiB");
+  if (!(config.gpu_memory_utilization > 0 && config.gpu_memory_utilization <= 1))
+    fail(ErrorKind::kConfig, "gpu_memory_utilization: is ", config.gpu_memory_utilization,
+         ", want more than 0 and at most 1");
+  const auto one_of = [](const char* name, const std::string& value,
+                         std::initializer_list<const char*> names) {
+    std::string want;
+    for (const char* each : names) {
+      if (value == each) return;
+      want += (want.empty() ? "" : ", ") + std::string(each);
+    }
+    fail(ErrorKind::kConfig, name, ": is ", value, ", want one of ", want);
+  };
+  one_of("device", config.device, {"auto", "cpu", "cuda"});
+  one_of("dtype", config.dtype, {"auto", "bfloat16", "float16", "float32"});
   if (config.max_num_batched_tokens > 0 && config.max_num_batched_tokens < config.max_num_seqs)
     fail(ErrorKind::kConfig, "max_num_batched_tokens: is ", config.max_num_batched_tokens,
          ", want at least max_num_seqs=", config.max_num_seqs,

@@ -9,6 +9,8 @@ namespace nanovllm {
 
 struct EngineConfig {
   std::filesystem::path model;  // a Hugging Face folder: config.json, *.safetensors, tokenizer.json
+  std::string device = "auto";
+  std::string dtype = "auto";
   int tensor_parallel_size = 1;
   int num_threads = 0;
   int max_model_len = 0;
@@ -17,6 +19,7 @@ struct EngineConfig {
   int kvcache_block_size = 0;
   int num_kvcache_blocks = -1;
   double cpu_kvcache_space = 0;
+  double gpu_memory_utilization = 0.9;
   bool prefix_caching = true;
   std::string instruction_set;
 };
@@ -24,6 +27,10 @@ struct EngineConfig {
 // visit(name, field, help) for every option; names as in nano-vllm and vLLM where these have them.
 template <class Config, class Visitor>
 void visit_options(Config& config, Visitor&& visit) {
+  visit("device", config.device, "cpu, cuda, or auto: a GPU if there is one");
+  visit("dtype", config.dtype,
+        "of activations and KV cache on a GPU: bfloat16, float16, float32, or auto: the model's own; the CPU "
+        "computes in float32");
   visit("tensor_parallel_size", config.tensor_parallel_size,
         "ranks that share the work of every layer: 1, 2 or 4, on the CPU threads; no answer depends on it");
   visit("num_threads", config.num_threads, "CPU threads (0: every processor that this process may use)");
@@ -38,6 +45,8 @@ void visit_options(Config& config, Visitor&& visit) {
   visit("num_kvcache_blocks", config.num_kvcache_blocks, "blocks of the KV cache (-1: as memory allows)");
   visit("cpu_kvcache_space", config.cpu_kvcache_space,
         "GiB for the KV cache on the CPU (0: a quarter of the memory that is free after loading)");
+  visit("gpu_memory_utilization", config.gpu_memory_utilization,
+        "share of the GPU's memory for weights, activations and KV cache together");
   visit("prefix_caching", config.prefix_caching,
         "keep computed prompts in the KV cache for requests that begin alike; it changes no answer");
   visit("instruction_set", config.instruction_set,

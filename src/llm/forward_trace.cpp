@@ -6,6 +6,7 @@
 #include "engine/batch.h"
 #include "llm/runner_config.h"
 #include "runtime/model_runner.h"
+#include "tensor/copy_to_host.h"
 
 namespace nanovllm {
 namespace {
@@ -19,15 +20,6 @@ std::string full_name(std::string_view name, int layer) {
   return "model.layers." + std::to_string(layer) + "." + std::string(name);
 }
 
-// The last dimension is contiguous, the others need not be.
-void append_rows(const Tensor& tensor, std::vector<float>& values) {
-  if (tensor.rank > 1) {
-    for (int64_t i = 0; i < tensor.shape[0]; ++i) append_rows(tensor[i], values);
-    return;
-  }
-  values.insert(values.end(), tensor.ptr<float>(), tensor.ptr<float>() + tensor.shape[0]);
-}
-
 // The sum of [num_segments, num_tokens, hidden_size], by the layer's tree (ops/linear.h).
 void sum_segments(TraceStep& step) {
   const size_t num_segments = size_t(step.shape[0]), count = step.values.size() / num_segments;
@@ -38,10 +30,10 @@ void sum_segments(TraceStep& step) {
   step.shape.erase(step.shape.begin());
 }
 
-TraceStep make_step(std::string_view name, int layer, const Tensor& tensor) {
+TraceStep make_step(const Device& device, std::string_view name, int layer, const Tensor& tensor) {
   TraceStep step{.name = full_name(name, layer), .layer = layer};
   step.shape.assign(tensor.shape.begin(), tensor.shape.begin() + tensor.rank);
-  append_rows(tensor, step.values);
+  step.values = copy_to_host(device, tensor);
   if (is_partial_sums(name)) sum_segments(step);
   return step;
 }
@@ -62,6 +54,7 @@ std::vector<TraceStep> trace_forward(EngineConfig config, std::span<const TokenI
   RunnerConfig runner_config = make_runner_config(config, model_config);
   runner_config.num_blocks = (num_tokens + runner_config.block_size - 1) / runner_config.block_size;
   ModelRunner runner(config.model, model_config, runner_config);
+  const Device& device = *runner_config.ops->device;
 
   Sequence sequence;
   sequence.token_ids.assign(prompt.begin(), prompt.end());
@@ -79,13 +72,15 @@ std::vector<TraceStep> trace_forward(EngineConfig config, std::span<const TokenI
     last = Clock::now();  // what looking took is nobody's
   };
   const TraceHook hook = [&](std::string_view name, int layer, const Tensor& tensor) {
+    device.synchronize();
     const Clock::time_point now = Clock::now();
-    add(make_step(name, layer, tensor), now);
+    add(make_step(device, name, layer, tensor), now);
   };
   runner.set_trace(&hook);
   const Tensor logits = runner.run_logits(batch);
+  device.synchronize();
   const Clock::time_point now = Clock::now();
-  TraceStep step = make_step("", -1, logits);
+  TraceStep step = make_step(device, "", -1, logits);
   step.name = "logits";
   add(std::move(step), now);
   return steps;

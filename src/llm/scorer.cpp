@@ -8,6 +8,7 @@
 #include "engine/batch.h"
 #include "llm/load_tokenizer.h"
 #include "llm/runner_config.h"
+#include "tensor/copy_to_host.h"
 
 namespace nanovllm {
 namespace {
@@ -65,7 +66,7 @@ void Scorer::visit_logits(std::span<const TokenId> ids, int first, const Visitor
     for (int row = 0; row < count - from; ++row) {
       const int index = begin + from + row + 1;
       if (index >= int(ids.size())) continue;
-      const std::span<const float> values{logits[row].ptr<float>(), size_t(logits.shape[1])};
+      const std::vector<float> values = copy_to_host(*runner_config_.ops->device, logits[row]);
       if (std::any_of(values.begin(), values.end(), [](float v) { return std::isnan(v); }))
         fail(ErrorKind::kCheckpoint, "model: gives NaN for token ", index,
              " of the text: its weights are damaged (nanovllm inspect MODEL --trace shows where it begins)");

@@ -82,23 +82,12 @@ void limit_to_window(const JsonFields& fields, const Family& family, ModelConfig
 }
 
 // About training, storing, and Hugging Face's own code: they change no answer.
-constexpr std::string_view kHarmlessFields[] = {"model_type",
-                                                "dtype",
-                                                "torch_dtype",
-                                                "transformers_version",
-                                                "transformers.js_config",
-                                                "initializer_range",
-                                                "attention_dropout",
-                                                "use_cache",
-                                                "bos_token_id",
-                                                "pad_token_id",
-                                                "pretraining_tp",
-                                                "is_llama_config",
-                                                "_name_or_path",
-                                                "_attn_implementation_autoset",
-                                                "unsloth_fixed",
-                                                "unsloth_version",
-                                                "original_max_position_embeddings"};
+constexpr std::string_view kHarmlessFields[] = {
+    "model_type",        "transformers_version", "transformers.js_config",
+    "initializer_range", "attention_dropout",    "use_cache",
+    "bos_token_id",      "pad_token_id",         "pretraining_tp",
+    "is_llama_config",   "_name_or_path",        "_attn_implementation_autoset",
+    "unsloth_fixed",     "unsloth_version",      "original_max_position_embeddings"};
 
 void warn_of_unread(const JsonFields& fields) {
   std::vector<std::string> unread = fields.unread();
@@ -117,6 +106,18 @@ std::string read_architecture(const JsonFields& fields) {
          names ? names->dump().substr(0, 80) : "missing",
          ", want a list with a name, such as [\"Qwen3ForCausalLM\"]");
   return (*names)[0].get<std::string>();
+}
+
+std::optional<DType> read_dtype(const JsonFields& fields) {
+  const std::optional<std::string> dtype = fields.text("dtype"), old_name = fields.text("torch_dtype");
+  if (dtype && old_name && *dtype != *old_name)
+    fail(ErrorKind::kConfig, fields.where(), ": dtype is ", *dtype, " and torch_dtype is ", *old_name,
+         ", want one value");
+  const std::string name = dtype ? *dtype : old_name.value_or("");
+  if (name == "bfloat16") return DType::kBF16;
+  if (name == "float16") return DType::kF16;
+  if (name == "float32") return DType::kF32;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -164,6 +165,7 @@ ModelConfig parse_model_config(const std::string& json, const std::string& name)
   if (!(config.rms_norm_eps > 0) || !std::isfinite(config.rms_norm_eps))
     fail(ErrorKind::kConfig, name, ": rms_norm_eps is ", config.rms_norm_eps, ", want a positive number");
   config.tie_word_embeddings = fields.boolean("tie_word_embeddings").value_or(false);
+  config.dtype = read_dtype(fields);
   config.eos_token_ids = fields.token_ids("eos_token_id");
 
   family.configure(config, {.attention_bias = fields.boolean("attention_bias").value_or(false),

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,8 @@ struct ModelConfig {
   float rms_norm_eps = 1e-6f;
   RopeConfig rope;
   bool tie_word_embeddings = false;
+  std::optional<DType>
+      dtype;  // of the weights, as dtype or torch_dtype names it; none: it does not, or is another one
 
   // Switches of the shared decoder, set by the family.
   bool qk_norm = false;

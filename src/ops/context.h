@@ -22,7 +22,7 @@ struct Context {
   Arena& arena;                      // this step's activations
   Communicator& comm;                // this rank and its fellows
   ThreadPool* threads = nullptr;     // the CPU backend's workers
-  void* stream = nullptr;            // cudaStream_t on CUDA, unused on the CPU
+  void* state = nullptr;             // the backend's own, of this rank: OpTable::make_state
   const TraceHook* trace = nullptr;  // costs nothing when null
 
   void show(std::string_view name, int layer, const Tensor& tensor) const {

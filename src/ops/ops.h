@@ -30,6 +30,8 @@ struct StepLimits {
   int64_t num_seqs = 0, max_blocks = 0;  // max_blocks: of one sequence
   int64_t vocab_size = 0;
   int block_size = 16, head_dim = 0;
+  int64_t num_tokens = 0;
+  int64_t bias_features = 0;  // the widest product that has a bias and is rounded; 0: none
 };
 
 struct OpTable {
@@ -42,6 +44,10 @@ struct OpTable {
   int default_batched_tokens = 0;        // of one step, where the user names no budget
   // What serves each op, for people: {"copy_blocks", "copies whole blocks"}.
   std::span<const std::pair<std::string_view, std::string_view>> kernels = {};
+
+  // What a rank keeps on its device beside tensors: Context::state. Null: nothing.
+  void* (*make_state)() = nullptr;
+  void (*release_state)(void*) = nullptr;
 
   // The most that one op takes from the arena inside a step.
   size_t (*workspace_bytes)(const StepLimits&) = nullptr;

@@ -9,12 +9,24 @@
 
 namespace nanovllm {
 
-static inline float fused_multiply_add(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+#if defined(__CUDACC__)
+#define NANOVLLM_EVERYWHERE __host__ __device__
+#else
+#define NANOVLLM_EVERYWHERE
+#endif
+
+NANOVLLM_EVERYWHERE static inline float fused_multiply_add(float a, float b, float c) {
+#if defined(__CUDA_ARCH__)
+  return __fmaf_rn(a, b, c);
+#else
+  return __builtin_fmaf(a, b, c);
+#endif
+}
 
 // e^x within 2 ULP for x in [-87.3, 88]; 0 below, e^88 = 1.65e38 above, NaN for NaN.
 // x = n ln 2 + r, |r| <= ln 2 / 2; Taylor series to r^7 (next term below 6e-9); 2^n through the exponent
 // bits.
-static inline float exp_f32(float x) {
+NANOVLLM_EVERYWHERE static inline float exp_f32(float x) {
   const float clamped = x > 88.0f ? 88.0f : x;
   const float shifted =
       fused_multiply_add(clamped, 1.44269504f, 12582912.0f);  // 1.5 2^23: the sum rounds to an integer
@@ -37,7 +49,7 @@ static inline float exp_f32(float x) {
 // ln x within 2 ULP for finite normal x > 0 away from 1; near 1 the absolute error is below 1e-7.
 // x = 2^e m, m in [2/3, 4/3); ln m = 2 atanh(s), s = (m - 1) / (m + 1), series to s^9 (next term below 1e-8
 // of the sum).
-static inline float log_f32(float x) {
+NANOVLLM_EVERYWHERE static inline float log_f32(float x) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   const int32_t e = int32_t(bits - 0x3F2AAAABu) >> 23;
   const float m = std::bit_cast<float>(bits - (uint32_t(e) << 23));
@@ -52,7 +64,7 @@ static inline float log_f32(float x) {
 
 // Gumbel noise −log(−log(1 − u)) for u = (bits / 2 rounded down + 0.5) / 2^31 in float32, at most 1 − 2^-24.
 // A small u keeps its relative precision: it decides how far above all others an unlikely token can rise.
-static inline float gumbel_f32(uint32_t bits) {
+NANOVLLM_EVERYWHERE static inline float gumbel_f32(uint32_t bits) {
   float u = fused_multiply_add(float(int32_t(bits >> 1)), 0x1p-31f, 0x1p-32f);
   u = u > 0x1.fffffep-1f ? 0x1.fffffep-1f : u;
   // −log(1 − u): four terms of the series below 1/64 (the fifth is below 2e-8 of the sum).

@@ -1,29 +1,11 @@
 #include "runtime/memory_plan.h"
 
 #include <algorithm>
-#include <fstream>
-#include <string>
 
 #include "ops/ops.h"
 
 namespace nanovllm {
 namespace {
-
-size_t read_number(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  size_t value = 0;
-  return file >> value ? value : 0;
-}
-
-// The number after a word: "MemAvailable:  123", "inactive_file 456"; 0 where there is none.
-size_t read_number_after(const std::filesystem::path& path, std::string_view word) {
-  std::ifstream file(path);
-  for (std::string key; file >> key;) {
-    size_t value = 0;
-    if (key == word && file >> value) return value;
-  }
-  return 0;
-}
 
 // A rank that talks to nobody.
 class DryRank final : public Communicator {
@@ -37,6 +19,12 @@ class DryRank final : public Communicator {
  private:
   TensorParallel tp_;
 };
+
+int64_t bias_features(const ModelConfig& config, TensorParallel tp) {
+  const int64_t heads = config.num_heads + 2 * config.num_kv_heads;
+  return std::max(config.qkv_bias ? heads * config.head_dim : 0,
+                  config.mlp_bias ? 2 * config.intermediate_size / tp.size : 0);
+}
 
 }  // namespace
 
@@ -69,19 +57,9 @@ size_t measure_activations(const OpTable& ops, const Decoder& model, TensorParal
                                              .max_blocks = limits.max_blocks,
                                              .vocab_size = config.vocab_size,
                                              .block_size = limits.block_size,
-                                             .head_dim = config.head_dim});
-}
-
-size_t available_memory(const std::filesystem::path& root) {
-  const std::filesystem::path cgroup = root / "sys/fs/cgroup";
-  size_t available = read_number_after(root / "proc/meminfo", "MemAvailable:") << 10;
-  const size_t limit = read_number(cgroup / "memory.max");  // "max": no limit
-  if (limit == 0) return available;
-  const size_t cache = read_number_after(cgroup / "memory.stat", "inactive_file") +
-                       read_number_after(cgroup / "memory.stat", "active_file");
-  const size_t current = read_number(cgroup / "memory.current");
-  const size_t used = current - std::min(current, cache);
-  return std::min(available, limit - std::min(limit, used));
+                                             .head_dim = config.head_dim,
+                                             .num_tokens = limits.max_num_tokens,
+                                             .bias_features = bias_features(config, tp)});
 }
 
 }  // namespace nanovllm

@@ -23,8 +23,4 @@ struct MemoryPlan {
 size_t measure_activations(const OpTable& ops, const Decoder& model, TensorParallel tp,
                            const BatchLimits& limits, int num_threads);
 
-// Memory that the system can still give: MemAvailable, cut by a cgroup's limit, whose page cache counts as
-// free. 0: cannot be told. root: where /proc and /sys hang.
-size_t available_memory(const std::filesystem::path& root = "/");
-
 }  // namespace nanovllm

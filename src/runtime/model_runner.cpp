@@ -4,17 +4,33 @@
 
 #include "base/error.h"
 #include "models/load.h"
+#include "tensor/copy_to_host.h"
 
 namespace nanovllm {
 namespace {
 
 // A system that promises more memory than it has would end the program in the middle of loading.
-void check_memory_for(const Checkpoint& checkpoint, const std::filesystem::path& model_folder) {
+void check_memory_for(const Checkpoint& checkpoint, const std::filesystem::path& model_folder,
+                      const Device& device) {
   const size_t bytes = checkpoint.data_bytes();
-  const size_t available = available_memory();
+  const size_t available = device.memory().available;
   if (available > 0 && bytes > available)
     fail(ErrorKind::kOutOfMemory, model_folder.string(), ": has ", bytes >> 20, " MiB of weights, and ",
-         available >> 20, " MiB of memory are available");
+         available >> 20, " MiB of ", device.name, " memory are available");
+}
+
+// What the KV cache may take, weights being loaded and activations still to come: on the host a part of what is there, of a
+// device's own memory what the user's share leaves.
+size_t room_for_kv(const RunnerConfig& config, size_t activation_bytes) {
+  const Memory memory = config.ops->device->memory();
+  if (memory.total == 0) return config.max_kv_bytes ? config.max_kv_bytes : memory.available / 4;
+  const double share = config.gpu_memory_utilization * double(memory.total);
+  const double used = double(memory.total - memory.available) + double(activation_bytes);
+  if (share <= used)
+    fail(ErrorKind::kOutOfMemory, "gpu_memory_utilization: is ", config.gpu_memory_utilization, ", ",
+         size_t(share) >> 20, " MiB, want more than the ", size_t(used) >> 20,
+         " MiB that are in use, weights and activations included");
+  return size_t(share - used);
 }
 
 }  // namespace
@@ -32,7 +48,7 @@ ModelRunner::ModelRunner(const std::filesystem::path& model_folder, const ModelC
       kForever);
   {
     const Checkpoint checkpoint = open_checkpoint(model_folder);
-    check_memory_for(checkpoint, model_folder);
+    check_memory_for(checkpoint, model_folder, *config.ops->device);
     check_parameters(checkpoint, model_folder.string(), workers_[0]->model());
     ranks_.run([&](int rank) { workers_[size_t(rank)]->load(checkpoint); }, kForever);
   }
@@ -57,7 +73,7 @@ void ModelRunner::plan_memory() {
     plan_.num_blocks = config_.num_blocks;
     return;
   }
-  const size_t room = config_.max_kv_bytes ? config_.max_kv_bytes : available_memory() / 4;
+  const size_t room = room_for_kv(config_, plan_.activation_bytes);
   const int64_t useful = std::min(most, limits.max_blocks * limits.max_num_seqs);
   plan_.num_blocks = int(std::min<int64_t>(useful, int64_t(room / plan_.kv_block_bytes)));
   if (plan_.num_blocks < 1)
@@ -84,9 +100,7 @@ Tensor ModelRunner::run_logits(const Batch& batch) {
 std::vector<float> ModelRunner::logits() const {
   const Tensor& logits = workers_[0]->logits();
   if (!logits.defined()) return {};
-  std::vector<float> values(size_t(logits.num_elements()));
-  config_.ops->device->download(values.data(), logits.data, values.size() * sizeof(float));
-  return values;
+  return copy_to_host(*config_.ops->device, logits);
 }
 
 int ModelRunner::num_threads() const {

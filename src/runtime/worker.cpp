@@ -18,11 +18,17 @@ Worker::Worker(const ModelConfig& model_config, const RunnerConfig& config, Comm
     : config_(config),
       comm_(comm),
       threads_(std::max(1, config.num_threads / comm.size())),
+      state_(make_state(*config.ops)),
       model_(model_config, *config.ops->device, config.max_model_len, {comm.rank(), comm.size()}) {}
+
+Worker::State Worker::make_state(const OpTable& ops) {
+  if (!ops.make_state) return {nullptr, [](void*) {}};
+  return {ops.make_state(), ops.release_state};
+}
 
 void Worker::load(const Checkpoint& checkpoint) {
   Arena none(*config_.ops->device, 0);
-  Context ctx{.ops = *config_.ops, .arena = none, .comm = comm_, .threads = &threads_};
+  Context ctx{.ops = *config_.ops, .arena = none, .comm = comm_, .threads = &threads_, .state = state_.get()};
   load_parameters(ctx, checkpoint, model_);
 }
 
@@ -49,7 +55,12 @@ void Worker::allocate(int num_blocks) {
 }
 
 Context Worker::context() {
-  return {.ops = *config_.ops, .arena = *arena_, .comm = comm_, .threads = &threads_, .trace = trace_};
+  return {.ops = *config_.ops,
+          .arena = *arena_,
+          .comm = comm_,
+          .threads = &threads_,
+          .state = state_.get(),
+          .trace = trace_};
 }
 
 Tensor Worker::forward(Context& ctx, const Batch& batch) {

@@ -24,10 +24,11 @@ struct RunnerConfig {
   int max_num_batched_tokens = 1;
   int max_model_len = 1;
   int block_size = 16;
-  int num_blocks = 0;                // 0: as many as max_kv_bytes allows and all sequences together can use
-  size_t max_kv_bytes = 0;           // 0: a quarter of the memory that is available after loading
-  int64_t num_valid_tokens = 0;      // ids that may be sampled; 0: all of the vocabulary
-  bool logits_for_all_rows = false;  // scoring and tests: room for logits of every token of a step
+  int num_blocks = 0;       // 0: as many as max_kv_bytes allows and all sequences together can use
+  size_t max_kv_bytes = 0;  // on the host; 0: a quarter of the memory that is available after loading
+  double gpu_memory_utilization = 0.9;  // of a GPU's memory: weights, activations and KV cache together
+  int64_t num_valid_tokens = 0;         // ids that may be sampled; 0: all of the vocabulary
+  bool logits_for_all_rows = false;     // scoring and tests: room for logits of every token of a step
 
   BatchLimits batch_limits() const;
 };
@@ -56,11 +57,14 @@ class Worker {
 
  private:
   Context context();
+  using State = std::unique_ptr<void, void (*)(void*)>;
+  static State make_state(const OpTable& ops);
   Tensor forward(Context& ctx, const Batch& batch);
 
   RunnerConfig config_;
   Communicator& comm_;
   ThreadPool threads_;
+  State state_;  // of the backend
   Decoder model_;
   size_t activation_bytes_ = 0;
   std::unique_ptr<Arena> arena_;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "tensor/machine.h"
 
 namespace nanovllm {
 namespace {
@@ -29,6 +30,8 @@ const Device& host_device() {
       .release = host_release,
       .upload = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); },
       .download = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); },
+      .synchronize = [] {},
+      .memory = [] { return Memory{.available = available_memory()}; },
   };
   return device;
 }

@@ -10,12 +10,19 @@
 
 namespace nanovllm {
 
+struct Memory {
+  size_t available = 0;  // can still be had; 0: cannot be told
+  size_t total = 0;      // of a device's own memory; 0: the host's, which others share
+};
+
 struct Device {
   std::string_view name;
   void* (*allocate)(size_t bytes);  // zeroed, 64-byte aligned; null: no memory
   void (*release)(void* data, size_t bytes);
   void (*upload)(void* device, const void* host, size_t bytes);    // complete on return
   void (*download)(void* host, const void* device, size_t bytes);  // complete on return
+  void (*synchronize)();  // waits for everything that was begun on it
+  Memory (*memory)();
 };
 
 // Host memory: 2 MiB pages where the system grants them (a walk over gigabytes of weights misses the TLB

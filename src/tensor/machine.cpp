@@ -45,6 +45,22 @@ uint64_t read_all(const uint64_t* data, size_t bytes, size_t ahead) {
   return total;
 }
 
+size_t read_number(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  size_t value = 0;
+  return file >> value ? value : 0;
+}
+
+// The number after a word: "MemAvailable:  123", "inactive_file 456"; 0 where there is none.
+size_t read_number_after(const std::filesystem::path& path, std::string_view word) {
+  std::ifstream file(path);
+  for (std::string key; file >> key;) {
+    size_t value = 0;
+    if (key == word && file >> value) return value;
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::string machine_name(int num_threads, std::string_view instruction_set) {
@@ -67,6 +83,18 @@ std::vector<double> read_bandwidth(int num_threads) {
   });
   ASSERT(sum > 0);
   return rates(double(share) * num_threads, seconds);
+}
+
+size_t available_memory(const std::filesystem::path& root) {
+  const std::filesystem::path cgroup = root / "sys/fs/cgroup";
+  size_t available = read_number_after(root / "proc/meminfo", "MemAvailable:") << 10;
+  const size_t limit = read_number(cgroup / "memory.max");  // "max": no limit
+  if (limit == 0) return available;
+  const size_t cache = read_number_after(cgroup / "memory.stat", "inactive_file") +
+                       read_number_after(cgroup / "memory.stat", "active_file");
+  const size_t current = read_number(cgroup / "memory.current");
+  const size_t used = current - std::min(current, cache);
+  return std::min(available, limit - std::min(limit, used));
 }
 
 }  // namespace nanovllm

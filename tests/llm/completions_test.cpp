@@ -13,7 +13,9 @@ namespace {
 
 using Params = std::vector<SamplingParams>;
 
-EngineConfig demo_config() { return {.model = test::demo_model(), .num_threads = 1, .max_num_seqs = 16}; }
+EngineConfig demo_config() {
+  return {.model = test::demo_model(), .device = "cpu", .num_threads = 1, .max_num_seqs = 16};
+}
 
 std::vector<Prompt> three_prompts() {
   return {Prompt("Once upon a time"), Prompt("The little fox"), Prompt("The king said to his daughter,")};

@@ -37,6 +37,13 @@ TEST(EngineConfig, RefusesWhatMakesNoSense) {
   expect_refused("cpu_kvcache_space: is -1, want 0 to 1048576 GiB",
                  [](EngineConfig& c) { c.cpu_kvcache_space = -1; });
   expect_refused("cpu_kvcache_space: is nan", [](EngineConfig& c) { c.cpu_kvcache_space = NAN; });
+  for (const double share : {0.0, -0.5, 1.01, double(NAN)}) {
+    EngineConfig config{.gpu_memory_utilization = share};
+    test::expect_error(ErrorKind::kConfig, ", want more than 0 and at most 1", [&] { check_config(config); });
+  }
+  expect_refused("device: is tpu, want one of auto, cpu, cuda", [](EngineConfig& c) { c.device = "tpu"; });
+  expect_refused("dtype: is int8, want one of auto, bfloat16, float16, float32",
+                 [](EngineConfig& c) { c.dtype = "int8"; });
 }
 
 TEST(EngineConfig, EveryOptionHasANameAndAHelpText) {
@@ -46,7 +53,7 @@ TEST(EngineConfig, EveryOptionHasANameAndAHelpText) {
     EXPECT_TRUE(names.insert(name).second) << name;
     EXPECT_GT(std::string(help).size(), 10u) << name;
   });
-  EXPECT_EQ(names.size(), 10u);
+  EXPECT_EQ(names.size(), 13u);
 }
 
 }  // namespace

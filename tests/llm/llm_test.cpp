@@ -17,7 +17,9 @@ namespace nanovllm {
 namespace {
 
 // One thread: a test may share its processors with another, and then threads that wait for each other take long.
-EngineConfig demo_config() { return {.model = test::demo_model(), .num_threads = 1, .max_num_seqs = 16}; }
+EngineConfig demo_config() {
+  return {.model = test::demo_model(), .device = "cpu", .num_threads = 1, .max_num_seqs = 16};
+}
 
 const std::vector<std::string>& stories() {
   static const std::vector<std::string> prompts{
@@ -191,7 +193,7 @@ TEST(LLM, SaltsSeparateTheCache) {
 TEST(LLM, TwoModelsInOneProcessAnswerAsAlone) {
   const std::vector<SamplingParams> params{{.temperature = 0, .max_tokens = 12, .ignore_eos = true}};
   const std::vector<Prompt> prompts{Prompt(std::vector<TokenId>{5, 6, 7})};
-  const EngineConfig other{.model = test::golden("qwen3-tied-bf16"), .num_threads = 1};
+  const EngineConfig other{.model = test::golden("qwen3-tied-bf16"), .device = "cpu", .num_threads = 1};
   LLM a(demo_config()), b(other);
   const RequestId id = a.add_request(prompts[0], params[0]);
   const std::vector<TokenId> from_b = b.generate(prompts, params)[0].token_ids;

@@ -1,4 +1,4 @@
-// The demo model gives each request the same tokens and the same logits, bit for bit, whatever its company, the chunks of
+// On the CPU and on a GPU (in bf16 and in float32), the demo model gives each request the same tokens and the same logits, bit for bit, whatever its company, the chunks of
 // its prompt, what the cache held, how often it was preempted, the threads, the ranks and the blocks.
 #include <gtest/gtest.h>
 
@@ -10,6 +10,7 @@
 #include "engine/make_sequence.h"
 #include "engine/scheduler.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cuda/cuda_ops.h"
 #include "runtime/model_runner.h"
 #include "support.h"
 
@@ -49,10 +50,10 @@ uint64_t hash_of(std::span<const float> logits) {
 
 class Engine {
  public:
-  explicit Engine(const Conditions& conditions)
+  Engine(const OpTable& ops, const Conditions& conditions)
       : config_(read_model_config(test::demo_model())),
         runner_(test::demo_model(), config_,
-                {.ops = &cpu_ops(),
+                {.ops = &ops,
                  .tensor_parallel_size = conditions.tensor_parallel_size,
                  .num_threads = conditions.num_threads,
                  .max_num_seqs = conditions.max_num_seqs,
@@ -136,8 +137,8 @@ std::vector<Request> crowd() {
 }
 
 // Each by itself, nothing shared, nothing cached.
-Answers alone(const std::vector<Request>& requests) {
-  Engine engine({.name = "alone", .max_num_seqs = 1, .caching = PrefixCaching::kOff});
+Answers alone(const OpTable& ops, const std::vector<Request>& requests) {
+  Engine engine(ops, {.name = "alone", .max_num_seqs = 1, .caching = PrefixCaching::kOff});
   Answers answers;
   for (const Request& each : requests) {
     std::vector<Request> one;
@@ -147,10 +148,31 @@ Answers alone(const std::vector<Request>& requests) {
   return answers;
 }
 
-const Answers& crowd_alone() {
-  static const Answers answers = alone(crowd());
-  return answers;
+const Answers& crowd_alone(const OpTable& ops) {
+  static std::map<const OpTable*, Answers> answers;
+  const auto found = answers.find(&ops);
+  return found != answers.end() ? found->second : answers.emplace(&ops, alone(ops, crowd())).first->second;
 }
+
+class SameBits : public testing::TestWithParam<std::string> {
+ protected:
+  const OpTable& ops() const {
+    if (GetParam() == "cpu") return cpu_ops();
+    return cuda_ops(GetParam() == "cuda" ? DType::kBF16 : DType::kF32);
+  }
+  // A GPU is one rank.
+  Engine engine(Conditions conditions) const {
+    if (GetParam() != "cpu") conditions.tensor_parallel_size = 1;
+    return Engine(ops(), conditions);
+  }
+};
+
+std::vector<std::string> places() {
+  if (!cuda_unavailable().empty()) return {"cpu"};
+  return {"cpu", "cuda", "cuda_float32"};
+}
+INSTANTIATE_TEST_SUITE_P(On, SameBits, testing::ValuesIn(places()),
+                         [](const auto& info) { return info.param; });
 
 void expect_same(const Answers& got, const Answers& want) {
   EXPECT_EQ(got.token_ids, want.token_ids);
@@ -160,7 +182,7 @@ void expect_same(const Answers& got, const Answers& want) {
                                         << std::get<1>(row) << ", position " << std::get<2>(row);
 }
 
-TEST(SameBits, ACrowdOf64HoweverItIsRun) {
+TEST_P(SameBits, ACrowdOf64HoweverItIsRun) {
   const std::vector<Request> requests = crowd();
   for (const Conditions& conditions :
        {Conditions{.name = "together"},
@@ -177,20 +199,26 @@ TEST(SameBits, ACrowdOf64HoweverItIsRun) {
         Conditions{
             .name = "four ranks, no cache", .tensor_parallel_size = 4, .caching = PrefixCaching::kOff}}) {
     SCOPED_TRACE(conditions.name);
-    Engine engine(conditions);
+    Engine engine = this->engine(conditions);
     Answers got;
     engine.run(requests, got);
-    expect_same(got, crowd_alone());
+    expect_same(got, crowd_alone(ops()));
     EXPECT_EQ(got.cached_tokens.size() > 1, conditions.caching == PrefixCaching::kOn);
   }
 }
 
-TEST(SameBits, PreemptedOnceTwiceAndBeforeTheFirstToken) {
+TEST(SameBitsOnGpu, Float32HasTheCpus) {
+  if (!cuda_unavailable().empty()) GTEST_SKIP() << cuda_unavailable();
+  expect_same(crowd_alone(cuda_ops(DType::kF32)), crowd_alone(cpu_ops()));
+}
+
+TEST_P(SameBits, PreemptedOnceTwiceAndBeforeTheFirstToken) {
   for (const PrefixCaching caching : {PrefixCaching::kOn, PrefixCaching::kOff}) {
-    Engine engine({.max_num_seqs = 12, .max_num_batched_tokens = 16, .num_tokens = 160, .caching = caching});
+    Engine engine = this->engine(
+        {.max_num_seqs = 12, .max_num_batched_tokens = 16, .num_tokens = 160, .caching = caching});
     Answers got;
     engine.run(crowd(), got);
-    expect_same(got, crowd_alone());
+    expect_same(got, crowd_alone(ops()));
     EXPECT_GT(got.preempted_once, 0);
     EXPECT_GT(got.preempted_twice, 0);
     EXPECT_GT(got.preempted_before_first_token, 0);
@@ -198,7 +226,7 @@ TEST(SameBits, PreemptedOnceTwiceAndBeforeTheFirstToken) {
 }
 
 // One text of 70 tokens is in the cache; then come prompts that leave it after any number of tokens.
-TEST(SameBits, PrefixHitsOfEveryLength) {
+TEST_P(SameBits, PrefixHitsOfEveryLength) {
   std::mt19937 random(2);
   const std::vector<TokenId> text = random_ids(random, 70);
   std::vector<Request> requests;
@@ -210,10 +238,10 @@ TEST(SameBits, PrefixHitsOfEveryLength) {
     prompt.push_back(TokenId(6000 + length));
     requests.push_back(request(RequestId(length), std::move(prompt), length % 2 ? kGreedy : kSampled));
   }
-  const Answers want = alone(requests);
+  const Answers want = alone(ops(), requests);
   for (const int block_size : {1, 16, 32}) {
     SCOPED_TRACE(block_size);
-    Engine engine({.max_num_seqs = 1, .block_size = block_size});
+    Engine engine = this->engine({.max_num_seqs = 1, .block_size = block_size});
     Answers got;
     engine.run(requests, got);
     expect_same(got, want);
@@ -224,7 +252,7 @@ TEST(SameBits, PrefixHitsOfEveryLength) {
 }
 
 // Prompts longer than a step's budget, and hits on both sides of 128 tokens, where eight blocks of 16 end.
-TEST(SameBits, LongPromptsInChunksAndFromTheCache) {
+TEST_P(SameBits, LongPromptsInChunksAndFromTheCache) {
   std::mt19937 random(3);
   const std::vector<TokenId> text = random_ids(random, 600);
   std::vector<Request> requests;
@@ -235,7 +263,7 @@ TEST(SameBits, LongPromptsInChunksAndFromTheCache) {
     prompt.push_back(6000);
     requests.push_back(request(RequestId(length), std::move(prompt), kSampled));
   }
-  const Answers want = alone(requests);
+  const Answers want = alone(ops(), requests);
   for (const Conditions& conditions :
        {Conditions{
             .name = "512, blocks of 1, two threads", .max_num_seqs = 1, .num_threads = 2, .block_size = 1},
@@ -249,7 +277,7 @@ TEST(SameBits, LongPromptsInChunksAndFromTheCache) {
         .max_num_batched_tokens = 16,
         .tensor_parallel_size = 2}}) {
     SCOPED_TRACE(conditions.name);
-    Engine engine(conditions);
+    Engine engine = this->engine(conditions);
     Answers got;
     engine.run(requests, got);
     expect_same(got, want);

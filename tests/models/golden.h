@@ -15,6 +15,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "runtime/model_runner.h"
 #include "support.h"
+#include "tensor/copy_to_host.h"
 
 namespace nanovllm::test {
 
@@ -75,7 +76,8 @@ inline ForwardResult run_prompt(ModelRunner& runner, const std::vector<TokenId>&
   const TraceHook hook = [&](std::string_view name, int layer, const Tensor& t) {
     if (name != "residual" && name != "norm") return;
     auto& out = result.hidden_states[name == "norm" ? result.hidden_states.size() - 1 : size_t(layer)];
-    out.insert(out.end(), t.ptr<float>(), t.ptr<float>() + t.num_elements());
+    const std::vector<float> values = copy_to_host(*runner.ops().device, t);
+    out.insert(out.end(), values.begin(), values.end());
   };
   runner.set_trace(&hook);
   Sequence sequence = make_sequence(ids, kFirstBlock, int(ids.size() + 15) / 16);
@@ -87,9 +89,8 @@ inline ForwardResult run_prompt(ModelRunner& runner, const std::vector<TokenId>&
     sequence.num_scheduled_tokens = std::min(chunk, sequence.num_uncomputed_tokens());
     build_batch({&sequence}, 16, batch);
     want_logits(batch, 0);
-    const Tensor logits = runner.run_logits(batch);
-    result.logits.insert(result.logits.end(), logits.ptr<float>(),
-                         logits.ptr<float>() + logits.num_elements());
+    const std::vector<float> logits = copy_to_host(*runner.ops().device, runner.run_logits(batch));
+    result.logits.insert(result.logits.end(), logits.begin(), logits.end());
     sequence.num_computed_tokens += sequence.num_scheduled_tokens;
   }
   runner.set_trace(nullptr);

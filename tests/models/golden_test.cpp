@@ -9,6 +9,7 @@
 #include <random>
 
 #include "models/model_config.h"
+#include "ops/cuda/cuda_ops.h"
 #include "safetensors_writer.h"
 
 namespace nanovllm {
@@ -208,13 +209,15 @@ void run_together(ModelRunner& runner, std::vector<Request>& requests, std::mt19
     std::shuffle(scheduled.begin(), scheduled.end(), random);
     build_batch(scheduled, 16, batch);
     const Tensor logits = batch.num_tokens() > 0 ? runner.run_logits(batch) : Tensor{};
+    const std::vector<float> rows =
+        logits.defined() ? copy_to_host(*runner.ops().device, logits) : std::vector<float>{};
     int64_t row = 0;
     for (Sequence* sequence : scheduled) {
       sequence->num_computed_tokens += sequence->num_scheduled_tokens;
       if (sequence->num_uncomputed_tokens() > 0) continue;
       Request& request = **std::find_if(sampled.begin(), sampled.end(),
                                         [&](Request* r) { return &r->sequence == sequence; });
-      const float* values = logits[row++].ptr<float>();
+      const float* values = rows.data() + row++ * logits.shape[1];
       request.logits.insert(request.logits.end(), values, values + logits.shape[1]);
       sequence->token_ids.push_back(TokenId(std::max_element(values, values + logits.shape[1]) - values));
     }
@@ -224,8 +227,7 @@ void run_together(ModelRunner& runner, std::vector<Request>& requests, std::mt19
 
 // Eight requests of different lengths, submitted at different steps, prompts cut at random, in blocks
 // scattered over the cache, give bit for bit what each gives alone.
-TEST_P(GoldenModel, CompanyChangesNoBit) {
-  const auto runner = make_runner();
+void expect_company_changes_no_bit(ModelRunner& runner, const std::vector<TokenId>& prompt) {
   std::mt19937 random(7);
   std::vector<int32_t> blocks(128);
   std::iota(blocks.begin(), blocks.end(), 0);
@@ -233,21 +235,78 @@ TEST_P(GoldenModel, CompanyChangesNoBit) {
 
   std::vector<Request> together;
   for (size_t i = 0; i < 8; ++i) {
-    const size_t length = std::min<size_t>(prompt_.size(), 1 + 9 * i);
-    Sequence sequence = test::make_sequence({prompt_.end() - std::ptrdiff_t(length), prompt_.end()}, 0, 0);
+    const size_t length = std::min<size_t>(prompt.size(), 1 + 9 * i);
+    Sequence sequence = test::make_sequence({prompt.end() - std::ptrdiff_t(length), prompt.end()}, 0, 0);
     sequence.block_table.assign(blocks.begin() + std::ptrdiff_t(6 * i),
                                 blocks.begin() + std::ptrdiff_t(6 * i + 6));
     together.push_back({sequence, i * 2, {}});
   }
   std::vector<Request> alone = together;
-  run_together(*runner, together, random);
+  run_together(runner, together, random);
   for (size_t i = 0; i < alone.size(); ++i) {
     std::vector<Request> one{alone[i]};
     one[0].start_step = 0;
-    run_together(*runner, one, random);
+    run_together(runner, one, random);
     EXPECT_EQ(together[i].sequence.token_ids, one[0].sequence.token_ids);
     EXPECT_TRUE(same_bits(together[i].logits, one[0].logits)) << "request " << i;
   }
+}
+
+TEST_P(GoldenModel, CompanyChangesNoBit) { expect_company_changes_no_bit(*make_runner(), prompt_); }
+
+// The same on a GPU; skipped where there is none.
+class GoldenModelOnGpu : public GoldenModel {
+ protected:
+  void SetUp() override {
+    if (const std::string why = cuda_unavailable(); !why.empty()) GTEST_SKIP() << why;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Models, GoldenModelOnGpu, testing::ValuesIn(all_cases()), [](const auto& info) {
+  std::string name = std::string(info.param.model) +
+                     (std::string_view(info.param.config) == "config.json" ? "_new" : "_old");
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST_P(GoldenModelOnGpu, Float32HasTheBitsOfTheCpu) {
+  const test::ForwardResult want = test::run_prompt(*make_runner(), prompt_, int(prompt_.size()));
+  const auto runner = make_runner(cuda_ops(DType::kF32));
+  for (const int chunk : {int(prompt_.size()), 1, 7, 16}) {
+    const test::ForwardResult got = test::run_prompt(*runner, prompt_, chunk);
+    EXPECT_TRUE(same_bits(got.logits, want.logits)) << chunk;
+    for (size_t i = 0; i < want.hidden_states.size(); ++i)
+      EXPECT_TRUE(same_bits(got.hidden_states[i], want.hidden_states[i])) << "layer " << i;
+  }
+}
+
+// Activations, keys and values are rounded to T: half an ulp of bf16 is 2e-3, of f16 2.4e-4, some ten times a layer.
+TEST_P(GoldenModelOnGpu, ItsOwnTypeIsNearTheReference) {
+  const DType dtype = read_model_config(folder_.path()).dtype.value();
+  if (dtype == DType::kF32) return;
+  const auto runner = make_runner(cuda_ops(dtype));
+  const std::vector<float> want = test::reference_array(reference_, "logits");
+  const test::ForwardResult whole = test::run_prompt(*runner, prompt_, int(prompt_.size()));
+  const float error = test::largest_difference(whole.logits, want) / test::largest(want);
+  RecordProperty("error", std::to_string(error));
+  EXPECT_LE(error, dtype == DType::kBF16 ? 2.5e-2f : 3e-3f);
+  EXPECT_GT(error, 1e-5f);  // it did round
+  for (const int chunk : {1, 7, 16, 33}) {
+    const test::ForwardResult got = test::run_prompt(*runner, prompt_, chunk);
+    EXPECT_TRUE(same_bits(got.logits, whole.logits)) << chunk;
+    for (size_t i = 0; i < whole.hidden_states.size(); ++i)
+      EXPECT_TRUE(same_bits(got.hidden_states[i], whole.hidden_states[i])) << chunk << ", layer " << i;
+  }
+  for (const int cached : {16, 48, 64}) {
+    const size_t vocab = whole.logits.size() / prompt_.size();
+    EXPECT_TRUE(
+        same_bits(test::run_prompt(*runner, prompt_, 5, cached).logits,
+                  {whole.logits.begin() + std::ptrdiff_t(vocab * size_t(cached)), whole.logits.end()}))
+        << cached;
+  }
+  expect_company_changes_no_bit(*runner, prompt_);
+  EXPECT_EQ(
+      runner->model().embed_tokens().parameter().weight().data == runner->model().lm_head().weight().data,
+      runner->model().config().tie_word_embeddings);
 }
 
 // The sharded f16 checkpoint: the same numbers as one f32 file, to which f16 widens exactly, give

@@ -137,7 +137,7 @@ TEST_P(AttentionBits, AnyNumberOfThreads) {
   const AttentionSequence a(kShape, 140, 3), b(kShape, 33, 4);
   const Floats want_a = whole_prefill(ctx, kShape, a), want_b = whole_prefill(ctx, kShape, b);
   for (int threads : {1, 2, 3, 8}) {
-    OpContext other(cpu_ops(GetParam()), threads);
+    OpContext other(ops_named(GetParam()), threads);
     PagedCache cache(other.ctx, kShape, 15);
     cache.step({{&a, 0, 100}});
     const Floats out = cache.step({{&b, 0, 33}, {&a, 100, 140}});

@@ -34,7 +34,8 @@ class KernelsTest : public OpTest {
     return *list.sets[i];
   }
 };
-INSTANTIATE_OP_TEST(KernelsTest);
+INSTANTIATE_TEST_SUITE_P(Sets, KernelsTest, testing::ValuesIn(instruction_sets()),
+                         [](const auto& info) { return info.param; });
 
 TEST_P(KernelsTest, TheTableIsWhole) {
   const OpTable& t = ctx.ops;

@@ -130,7 +130,7 @@ TEST_P(LinearThreads, AnyNumberGivesTheSameBits) {
       for (int64_t tokens : {1, 17}) {
         std::vector<Floats> results;
         for (int threads : {1, 2, 3, 8}) {
-          OpContext op(cpu_ops(GetParam()), threads);
+          OpContext op(ops_named(GetParam()), threads);
           const StoredWeight w(op.ctx, dtype, rows);
           results.push_back(run_linear(op.ctx, w, x.tensor().slice(0, tokens), segments, bias));
           EXPECT_TRUE(same_bits(results.back().span(), results.front().span())) << threads << " threads";
@@ -142,7 +142,7 @@ TEST_P(LinearThreads, AnyNumberGivesTheSameBits) {
 
 // What tensor parallelism rests on: ranks that own whole quarters of K compute the segments of one product.
 TEST_P(LinearThreads, PartsOfKOnSeveralRanksAreItsSegments) {
-  OpContext op(cpu_ops(GetParam()));
+  OpContext op(ops_named(GetParam()));
   const Floats x = random_floats({3, 88}, 1), rows = random_floats({50, 88}, 2);
   const StoredWeight whole(op.ctx, DType::kBF16, rows);
   const Floats want = run_linear(op.ctx, whole, x, 4, Tensor());

@@ -2,15 +2,65 @@
 
 #include <random>
 
+#include "ops/cuda/cuda_ops.h"
+
 namespace nanovllm::test {
 
 template class Array<float>;
 template class Array<int32_t>;
 
+namespace {
+
+// Calls the CUDA op and waits for it.
+template <auto kOp, class Args>
+void complete(Context& ctx, const Args& args) {
+  (cuda_ops(ctx.ops.activation_dtype).*kOp)(ctx, args);
+  cuda_device().synchronize();
+}
+
+OpTable complete_cuda_ops() {
+  OpTable ops = cuda_ops(DType::kF32);
+  ops.device = &cuda_host_device();
+  ops.store_weight = complete<&OpTable::store_weight, StoreWeightArgs>;
+  ops.embedding = complete<&OpTable::embedding, EmbeddingArgs>;
+  ops.linear = complete<&OpTable::linear, LinearArgs>;
+  ops.rms_norm = complete<&OpTable::rms_norm, RmsNormArgs>;
+  ops.add_rms_norm = complete<&OpTable::add_rms_norm, AddRmsNormArgs>;
+  ops.rope = complete<&OpTable::rope, RopeArgs>;
+  ops.silu_and_mul = complete<&OpTable::silu_and_mul, SiluAndMulArgs>;
+  ops.store_kv = complete<&OpTable::store_kv, StoreKvArgs>;
+  ops.copy_blocks = complete<&OpTable::copy_blocks, CopyBlocksArgs>;
+  ops.attention = complete<&OpTable::attention, AttentionArgs>;
+  ops.sum_segments = complete<&OpTable::sum_segments, SumSegmentsArgs>;
+  ops.gather_rows = complete<&OpTable::gather_rows, GatherRowsArgs>;
+  ops.sample = complete<&OpTable::sample, SampleArgs>;
+  return ops;
+}
+
+bool has_gpu() { return cuda_unavailable().empty(); }
+
+class PinnedMemory final : public std::pmr::memory_resource {
+  void* do_allocate(size_t bytes, size_t) override { return cuda_host_device().allocate(bytes); }
+  void do_deallocate(void* data, size_t bytes, size_t) override { cuda_host_device().release(data, bytes); }
+  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+};
+
+}  // namespace
+
+std::pmr::memory_resource& shared_memory() {
+  if (!has_gpu()) return *std::pmr::new_delete_resource();
+  static PinnedMemory pinned;
+  static std::pmr::synchronized_pool_resource pool(
+      {.max_blocks_per_chunk = 64, .largest_required_pool_block = 1 << 20}, &pinned);
+  return pool;
+}
+
 OpContext::OpContext(const OpTable& ops, int num_threads)
     : threads(num_threads),
-      arena(host_device(), size_t{1} << 20),
-      ctx{.ops = ops, .arena = arena, .comm = comm, .threads = &threads} {}
+      arena(*ops.device, size_t{1} << 20),
+      state(
+          ops.make_state ? ops.make_state() : nullptr, ops.make_state ? ops.release_state : [](void*) {}),
+      ctx{.ops = ops, .arena = arena, .comm = comm, .threads = &threads, .state = state.get()} {}
 
 OpContext::~OpContext() = default;
 
@@ -19,6 +69,18 @@ std::vector<std::string> instruction_sets() {
   std::vector<std::string> names;
   for (int i = 0; i < list.count; ++i) names.emplace_back(list.sets[i]->instruction_set);
   return names;
+}
+
+std::vector<std::string> backends() {
+  std::vector<std::string> names = instruction_sets();
+  if (has_gpu()) names.insert(names.begin(), "cuda");
+  return names;
+}
+
+const OpTable& ops_named(const std::string& backend) {
+  if (backend != "cuda") return cpu_ops(backend);
+  static const OpTable cuda = complete_cuda_ops();
+  return cuda;
 }
 
 Floats random_floats(std::initializer_list<int64_t> shape, uint32_t seed, float scale) {
@@ -91,8 +153,8 @@ float sum_of_lanes(std::array<float, 16> lanes) {
 }
 
 EverySet::EverySet(int num_threads) {
-  for (const std::string& name : instruction_sets())
-    contexts_.push_back(std::make_unique<OpContext>(cpu_ops(name), num_threads));
+  for (const std::string& name : backends())
+    contexts_.push_back(std::make_unique<OpContext>(ops_named(name), num_threads));
 }
 
 void expect_message(ErrorKind kind, const std::string& text, const std::function<void()>& body) {

@@ -1,4 +1,4 @@
-// What the tests of all ops share: a context for each instruction set, arrays with their tensors, errors
+// What the tests of all ops share: a context for each instruction set and, where there is a GPU, for CUDA in float32, arrays with their tensors, errors
 // measured.
 //
 // An op is tested against the double-precision definition in its header, on every instruction set that this
@@ -15,6 +15,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,19 +39,27 @@ struct OpContext {
   ThreadPool threads;
   Arena arena;
   SingleRank comm;
+  std::unique_ptr<void, void (*)(void*)> state;
   Context ctx;
 };
 
 std::vector<std::string> instruction_sets();
+// These, and "cuda" where there is a GPU: in float32 it keeps the CPU's definitions to the bit.
+std::vector<std::string> backends();
+// "cuda": its tensors lie where tests read and write them too, and each op is complete on return.
+const OpTable& ops_named(const std::string& backend);
 
-// A test that runs on every instruction set: TEST_P with INSTANTIATE_OP_TEST.
+// The memory of Array: the host's, and where there is a GPU, the GPU's to read and write too.
+std::pmr::memory_resource& shared_memory();
+
+// A test that runs on every backend: TEST_P with INSTANTIATE_OP_TEST.
 class OpTest : public testing::TestWithParam<std::string> {
  protected:
-  OpContext op{cpu_ops(GetParam())};
+  OpContext op{ops_named(GetParam())};
   Context& ctx = op.ctx;
 };
-#define INSTANTIATE_OP_TEST(suite)                                                             \
-  INSTANTIATE_TEST_SUITE_P(Sets, suite, testing::ValuesIn(nanovllm::test::instruction_sets()), \
+#define INSTANTIATE_OP_TEST(suite)                                                     \
+  INSTANTIATE_TEST_SUITE_P(Sets, suite, testing::ValuesIn(nanovllm::test::backends()), \
                            [](const auto& info) { return info.param; })
 
 template <class T>
@@ -64,9 +73,13 @@ constexpr DType dtype_of() {
 template <class T>
 class Array {
  public:
+  Array(const Array& other) : shape_(other.shape_), values_(other.values_, &shared_memory()) {}
+  Array(Array&& other) = default;
+  Array& operator=(const Array& other) = default;
   explicit Array(std::initializer_list<int64_t> shape, T fill = T{})
       : shape_(Tensor::view(nullptr, dtype_of<T>(), shape)),
-        values_(size_t(std::max<int64_t>(1, shape_.num_elements())), fill) {}  // never null, even if empty
+        values_(size_t(std::max<int64_t>(1, shape_.num_elements())), fill, &shared_memory()) {
+  }  // never null, even if empty
   Array(std::initializer_list<T> values, std::nullptr_t) : Array({int64_t(values.size())}) {
     std::copy(values.begin(), values.end(), values_.begin());
   }
@@ -89,7 +102,7 @@ class Array {
 
  private:
   Tensor shape_;  // without data
-  std::vector<T> values_;
+  std::pmr::vector<T> values_;
 };
 extern template class Array<float>;
 extern template class Array<int32_t>;

@@ -110,7 +110,7 @@ TEST_P(SampleDraws, DoNotDependOnTheRowOrTheBatch) {
   for (const SampleCase& row : rows) alone.push_back(sample_one(ctx, row));
   EXPECT_EQ(sample_rows(ctx, rows), alone);
   for (int threads : {1, 3, 8}) {
-    OpContext other(cpu_ops(GetParam()), threads);
+    OpContext other(ops_named(GetParam()), threads);
     for (int shift : {0, 1, 7, 22}) {
       std::rotate(rows.begin(), rows.begin() + shift, rows.end());
       std::rotate(alone.begin(), alone.begin() + shift, alone.end());
@@ -137,7 +137,7 @@ TEST_P(SampleDraws, AFilterThatKeepsEverythingChangesNothing) {
 
 TEST(SampleBits, AllSetsDrawTheSameIds) {
   std::vector<std::unique_ptr<OpContext>> ops;
-  for (const std::string& set : instruction_sets()) ops.push_back(std::make_unique<OpContext>(cpu_ops(set)));
+  for (const std::string& set : backends()) ops.push_back(std::make_unique<OpContext>(ops_named(set)));
   for (int count : {1, 15, 16, 17, 63, 64, 65, 300}) {
     std::vector<SampleCase> rows;
     for (int r = 0; r < 300; ++r)

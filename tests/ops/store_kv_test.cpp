@@ -9,6 +9,9 @@ using namespace test;
 
 class StoreKvTest : public OpTest {};
 INSTANTIATE_OP_TEST(StoreKvTest);
+class StoreKvLayout : public OpTest {};  // the CPU's own
+INSTANTIATE_TEST_SUITE_P(Sets, StoreKvLayout, testing::ValuesIn(instruction_sets()),
+                         [](const auto& info) { return info.param; });
 
 TEST_P(StoreKvTest, SlotMinusOneWritesNothing) {
   const AttentionShape shape{2, 2, 24, 16};
@@ -108,7 +111,7 @@ TEST_P(StoreKvTest, StridedKeysAndValues) {
   }
 }
 
-TEST_P(StoreKvTest, BytesOfABlock) {
+TEST_P(StoreKvLayout, BytesOfABlock) {
   EXPECT_EQ(kv_block_bytes(ctx.ops, DType::kF32, 16, 2, 64), 16u * 2 * 64 * 4);
   EXPECT_EQ(kv_block_bytes(ctx.ops, DType::kF32, 32, 1, 40),
             32u * 48 * 4);  // rows of values hold whole lanes

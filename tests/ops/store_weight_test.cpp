@@ -23,17 +23,23 @@ class StoreWeightTest : public OpTest {
     return out[size_t(n)];
   }
 
+ private:
+  DeviceBuffer memory_;
+};
+INSTANTIATE_OP_TEST(StoreWeightTest);
+
+// The CPU's own layout.
+class StoreWeightPanels : public StoreWeightTest {
+ protected:
   // The bits of place [k][lane] of a panel.
   template <class T>
   T cell(const Weight& w, int64_t n, int64_t k) {
     const T* panel = static_cast<const T*>(w.data) + n / cpu::kPanelWidth * w.in_features * cpu::kPanelWidth;
     return panel[k * cpu::kPanelWidth + cpu::line_position(w.dtype, int(n % cpu::kPanelWidth))];
   }
-
- private:
-  DeviceBuffer memory_;
 };
-INSTANTIATE_OP_TEST(StoreWeightTest);
+INSTANTIATE_TEST_SUITE_P(Sets, StoreWeightPanels, testing::ValuesIn(instruction_sets()),
+                         [](const auto& info) { return info.param; });
 
 // Rows as a mapped file has them: any alignment, any row stride.
 class FileRows {
@@ -89,7 +95,7 @@ TEST_P(StoreWeightTest, EveryTypeFromAnyAlignment) {
 }
 
 // Every 16-bit pattern is copied as it is, or widened exactly: infinities, subnormals and NaN too.
-TEST_P(StoreWeightTest, EveryBitPatternSurvives) {
+TEST_P(StoreWeightPanels, EveryBitPatternSurvives) {
   for (DType dtype : {DType::kF16, DType::kBF16}) {
     FileRows file(dtype, 256, 256, 256, 1);
     for (int64_t i = 0; i < 65536; ++i) file.set(i / 256, i % 256, uint32_t(i));
@@ -137,7 +143,7 @@ TEST_P(StoreWeightTest, NoRowsAreNoHarm) {
   EXPECT_EQ(read(w, 31, 3), 0.0f);
 }
 
-TEST_P(StoreWeightTest, SurplusLanesOfTheLastPanelStayZero) {
+TEST_P(StoreWeightPanels, SurplusLanesOfTheLastPanelStayZero) {
   const auto expect_zeros = [this]<class T>(DType dtype, T) {
     const Weight w = make(dtype, 37, 6);
     const FileRows file = file_of(dtype, 0, 37, 6, 6, 0);
@@ -150,7 +156,7 @@ TEST_P(StoreWeightTest, SurplusLanesOfTheLastPanelStayZero) {
   expect_zeros(DType::kBF16, uint16_t{});
 }
 
-TEST_P(StoreWeightTest, BytesAreWholePanels) {
+TEST_P(StoreWeightPanels, BytesAreWholePanels) {
   EXPECT_EQ(weight_bytes(ctx.ops, DType::kBF16, 1, 10), 32u * 10 * 2);
   EXPECT_EQ(weight_bytes(ctx.ops, DType::kF32, 32, 10), 32u * 10 * 4);
   EXPECT_EQ(weight_bytes(ctx.ops, DType::kF16, 33, 10), 64u * 10 * 2);

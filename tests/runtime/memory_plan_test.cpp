@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "models/golden.h"
 #include "models/tiny_model.h"
 #include "ops/cpu/panels.h"
@@ -99,34 +97,6 @@ TEST_F(MemoryPlanTest, BlocksHoldWholeGroupsOf16) {
     config_.block_size = block_size;
     EXPECT_EQ(plan(config_).kv_block_bytes, kTinyBlockBytes / 16 * size_t(block_size));
   }
-}
-
-TEST(MemoryPlan, ThisMachineTellsItsMemory) { EXPECT_GT(available_memory(), size_t{1} << 20); }
-
-// A machine's files, as much of them as is asked for.
-size_t available_with(const std::map<std::string, std::string>& files) {
-  test::ScratchFolder root;
-  for (const auto& [name, text] : files) root.write(name, text);
-  return available_memory(root.path());
-}
-
-TEST(MemoryPlan, AvailableMemoryIsCutByTheCgroup) {
-  const std::string meminfo = "MemTotal: 9000 kB\nMemFree: 1 kB\nMemAvailable:    1000 kB\nBuffers: 5 kB\n";
-  EXPECT_EQ(available_with({}), 0u);
-  EXPECT_EQ(available_with({{"proc/meminfo", meminfo}}), 1000u << 10);
-  const auto in_cgroup = [&](const std::string& max, const std::string& current, const std::string& stat) {
-    return available_with({{"proc/meminfo", meminfo},
-                           {"sys/fs/cgroup/memory.max", max},
-                           {"sys/fs/cgroup/memory.current", current},
-                           {"sys/fs/cgroup/memory.stat", stat}});
-  };
-  EXPECT_EQ(in_cgroup("max\n", "5000\n", ""), 1000u << 10);  // no limit
-  EXPECT_EQ(in_cgroup("9000\n", "5000\n", ""), 4000u);
-  EXPECT_EQ(in_cgroup("99000000\n", "5000\n", ""), 1000u << 10);  // the machine has less
-  EXPECT_EQ(in_cgroup("9000\n", "12000\n", ""), 0u);
-  // Pages of files are given back when they are wanted.
-  EXPECT_EQ(in_cgroup("9000\n", "5000\n", "anon 70\ninactive_file 1000\nactive_file 200\n"), 5200u);
-  EXPECT_EQ(in_cgroup("9000\n", "500\n", "inactive_file 1000\n"), 9000u);
 }
 
 // Runs the largest step that the limits allow: every sequence sampled, by every filter, and every token

@@ -1,0 +1,41 @@
+// cuBLASLt, opened at run time: the program starts without it.
+//
+// Products run without workspace, so that K is never split and every result is one chain of m16n8k16 (docs/design.md,
+// decision 8). The algorithm is the library's first choice for the shape and the power of two that num_tokens rounds up to:
+// the same on every start.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "tensor/dtype.h"
+
+namespace nanovllm::cuda {
+
+// out[b, t, n] = Σ_k x[t, b k_b + k] weight[n, b k_b + k], for num_batches segments of k_b = K / num_batches.
+struct Product {
+  const void* x;       // [num_tokens, K] T, rows x_stride apart
+  const void* weight;  // [out_features, K] T
+  void* out;           // [num_batches, num_tokens, out_features] out_dtype, rows out_stride apart
+  DType dtype, out_dtype;
+  int64_t num_tokens, out_features, k;
+  int64_t x_stride, out_stride, out_batch_stride;
+  int num_batches;
+};
+
+class CublasLt {
+ public:
+  CublasLt();
+  ~CublasLt();
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+
+  // false: the library is not there, or has no kernel for this shape and alignment. stream: cudaStream_t
+  bool multiply(const Product& product, void* stream);
+
+ private:
+  struct Library;
+  std::unique_ptr<Library> library_;  // null: not there
+};
+
+}  // namespace nanovllm::cuda

@@ -1,0 +1,84 @@
+// The CUDA backend's tables, one for each T.
+#include "ops/cuda/cuda_ops.h"
+#include "ops/cuda/kernels.cuh"
+
+namespace nanovllm {
+namespace cuda {
+namespace {
+
+// What a bias is added from: a product of a layer with one, before its sum is rounded.
+constexpr std::pair<std::string_view, std::string_view> kMmaTexts[] = {
+    {"embedding", "copies rows"},
+    {"linear", "cuBLASLt without workspace, or a chain of m16n8k16 where it has no kernel"},
+    {"rms_norm", "16 lanes, one fixed tree"},
+    {"add_rms_norm", "adds partial sums and residual in the same pass"},
+    {"rope", "pairs of a head"},
+    {"silu_and_mul", "element by element"},
+    {"store_kv", "rows of a head, block by block"},
+    {"copy_blocks", "copies whole blocks"},
+    {"attention", "m16n8k16, chunks of 128 keys, merged in order"},
+    {"sum_segments", "element by element"},
+    {"gather_rows", "copies rows"},
+    {"sample", "a thread block a row; thresholds found eight bits at a time"}};
+constexpr std::pair<std::string_view, std::string_view> kF32Texts[] = {
+    {"embedding", "widens rows"},
+    {"linear", "one chain of FMAs an output; weights widened as they are read"},
+    {"rms_norm", "16 lanes, one fixed tree"},
+    {"add_rms_norm", "adds partial sums and residual in the same pass"},
+    {"rope", "pairs of a head"},
+    {"silu_and_mul", "element by element"},
+    {"store_kv", "rows of a head, block by block"},
+    {"copy_blocks", "copies whole blocks"},
+    {"attention", "a thread block a row, chunks of 128 keys, merged in order"},
+    {"sum_segments", "element by element"},
+    {"gather_rows", "copies rows"},
+    {"sample", "a thread block a row; thresholds found eight bits at a time"}};
+
+OpTable make_table(DType dtype) {
+  const bool f32 = dtype == DType::kF32;
+  return {.backend = "cuda",
+          .instruction_set = f32 ? "float32" : "tensor cores",
+          .device = &cuda_device(),
+          .default_block_size = 64,
+          .activation_dtype = dtype,
+          .kv_dtype = dtype,
+          .default_batched_tokens = 8192,
+          .kernels = f32 ? std::span(kF32Texts) : std::span(kMmaTexts),
+          .make_state = []() -> void* { return new State; },
+          .release_state = [](void* state) { delete static_cast<State*>(state); },
+          .workspace_bytes = workspace_bytes,
+          .weight_bytes = weight_bytes,
+          .store_weight = store_weight,
+          .kv_block_bytes = kv_block_bytes,
+          .embedding = embedding,
+          .linear = f32 ? linear_f32 : linear_mma,
+          .rms_norm = rms_norm,
+          .add_rms_norm = add_rms_norm,
+          .rope = rope,
+          .silu_and_mul = silu_and_mul,
+          .store_kv = store_kv,
+          .copy_blocks = copy_blocks,
+          .attention = f32 ? attention_f32 : attention_mma,
+          .sum_segments = sum_segments,
+          .gather_rows = gather_rows,
+          .sample = sample};
+}
+
+}  // namespace
+
+// Of linear: the sums of a product whose bias is yet to be added.
+size_t workspace_bytes(const StepLimits& limits) {
+  return Arena::bytes_of(DType::kF32, {limits.num_tokens, limits.bias_features});
+}
+
+}  // namespace cuda
+
+const OpTable& cuda_ops(DType activation_dtype) {
+  if (const std::string why = cuda_unavailable(); !why.empty())
+    fail(ErrorKind::kDevice, "cuda: ", why, ": want --device cpu");
+  static const OpTable f32 = cuda::make_table(DType::kF32), f16 = cuda::make_table(DType::kF16),
+                       bf16 = cuda::make_table(DType::kBF16);
+  return activation_dtype == DType::kBF16 ? bf16 : activation_dtype == DType::kF16 ? f16 : f32;
+}
+
+}  // namespace nanovllm

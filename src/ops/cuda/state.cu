@@ -1,0 +1,114 @@
+// GPU 0: its memory, what is known of it, and what a rank keeps on it.
+#include <cuda_runtime.h>
+
+#include <cstring>
+
+#include "ops/cuda/cuda_common.cuh"
+#include "ops/cuda/cuda_ops.h"
+
+namespace nanovllm {
+namespace cuda {
+
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  fail(ErrorKind::kDevice, what, ": CUDA says ", cudaGetErrorName(status), " (", cudaGetErrorString(status),
+       ")");
+}
+
+State::State() { check(cudaStreamCreate(&stream), "stream"); }
+State::~State() { cudaStreamDestroy(stream); }
+
+namespace {
+
+void* allocate(size_t bytes) {
+  void* data = nullptr;
+  if (cudaMalloc(&data, bytes) != cudaSuccess) {
+    cudaGetLastError();  // it stays the last error otherwise
+    return nullptr;
+  }
+  check(cudaMemset(data, 0, bytes), "memory");
+  return data;
+}
+
+}  // namespace
+}  // namespace cuda
+
+const Device& cuda_device() {
+  static constexpr Device device{
+      .name = "cuda",
+      .allocate = cuda::allocate,
+      .release = [](void* data, size_t) { cudaFree(data); },
+      .upload =
+          [](void* to, const void* from, size_t bytes) {
+            cuda::check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "upload");
+          },
+      .download =
+          [](void* to, const void* from, size_t bytes) {
+            cuda::check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "download");
+          },
+      .synchronize = [] { cuda::check(cudaDeviceSynchronize(), "step"); },
+      .memory =
+          [] {
+            Memory memory;
+            cuda::check(cudaMemGetInfo(&memory.available, &memory.total), "memory");
+            return memory;
+          },
+  };
+  return device;
+}
+
+const Device& cuda_host_device() {
+  static constexpr Device device{
+      .name = "pinned host",
+      .allocate = [](size_t bytes) -> void* {
+        void* data = nullptr;
+        if (cudaMallocHost(&data, bytes) != cudaSuccess) {
+          cudaGetLastError();
+          return nullptr;
+        }
+        std::memset(data, 0, bytes);
+        return data;
+      },
+      .release = [](void* data, size_t) { cudaFreeHost(data); },
+      .upload = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); },
+      .download =
+          [](void* to, const void* from, size_t bytes) {
+            cuda::check(cudaDeviceSynchronize(), "download");
+            std::memcpy(to, from, bytes);
+          },
+      .synchronize = [] { cuda::check(cudaDeviceSynchronize(), "step"); },
+      .memory = [] { return host_device().memory(); },
+  };
+  return device;
+}
+
+std::string cuda_unavailable() {
+  int driver = 0, count = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no NVIDIA driver is installed";
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver)
+    return "the NVIDIA driver is too old: it knows CUDA " + std::to_string(driver / 1000) + "." +
+           std::to_string(driver % 1000 / 10) + ", want " + std::to_string(CUDART_VERSION / 1000) + "." +
+           std::to_string(CUDART_VERSION % 1000 / 10);
+  if (status != cudaSuccess || count == 0)
+    return std::string("no GPU is found: CUDA says ") +
+           (status == cudaSuccess ? "there is none" : cudaGetErrorString(status));
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) return "GPU 0 does not answer";
+  if (properties.major < 8)
+    return std::string(properties.name) + " has compute capability " + std::to_string(properties.major) +
+           "." + std::to_string(properties.minor) + ", want at least 8.0";
+  return "";
+}
+
+std::string cuda_device_name() {
+  cudaDeviceProp properties{};
+  int driver = 0;
+  if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess || cudaDriverGetVersion(&driver) != cudaSuccess)
+    return "";
+  return std::string(properties.name) + ", compute capability " + std::to_string(properties.major) + "." +
+         std::to_string(properties.minor) + ", CUDA " + std::to_string(driver / 1000) + "." +
+         std::to_string(driver % 1000 / 10);
+}
+
+}  // namespace nanovllm

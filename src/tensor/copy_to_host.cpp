@@ -1,0 +1,48 @@
+#include "tensor/copy_to_host.h"
+
+#include <cstring>
+
+#include "base/assert.h"
+
+namespace nanovllm {
+namespace {
+
+float widened(const std::byte* element, DType dtype) {
+  if (dtype == DType::kF32) {
+    float value;
+    std::memcpy(&value, element, sizeof value);
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, element, sizeof bits);
+  return dtype == DType::kBF16 ? bf16_to_float(bits) : f16_to_float(bits);
+}
+
+// The last dimension is contiguous, the others need not be. data: the tensor's first element.
+void append(const Tensor& tensor, const std::byte* data, std::vector<float>& values) {
+  const size_t element = dtype_bytes(tensor.dtype);
+  if (tensor.rank > 1) {
+    for (int64_t i = 0; i < tensor.shape[0]; ++i)
+      append(tensor[i], data + size_t(i * tensor.stride[0]) * element, values);
+    return;
+  }
+  for (int64_t i = 0; i < tensor.shape[0]; ++i)
+    values.push_back(widened(data + size_t(i) * element, tensor.dtype));
+}
+
+}  // namespace
+
+std::vector<float> copy_to_host(const Device& device, const Tensor& tensor) {
+  ASSERT(tensor.dtype != DType::kI32 && tensor.rank > 0);
+  std::vector<float> values;
+  if (tensor.num_elements() == 0) return values;
+  int64_t span = 1;  // elements from the first to the last
+  for (int i = 0; i < tensor.rank; ++i) span += (tensor.shape[size_t(i)] - 1) * tensor.stride[size_t(i)];
+  std::vector<std::byte> bytes(size_t(span) * dtype_bytes(tensor.dtype));
+  device.download(bytes.data(), tensor.data, bytes.size());
+  values.reserve(size_t(tensor.num_elements()));
+  append(tensor, bytes.data(), values);
+  return values;
+}
+
+}  // namespace nanovllm

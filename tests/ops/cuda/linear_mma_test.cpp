@@ -1,0 +1,140 @@
+// Products of the tensor cores: whatever cuBLASLt chooses, the bits are those of one plain chain.
+#include "ops/cuda/device_values.h"
+
+namespace nanovllm {
+namespace {
+
+using namespace test;
+
+class LinearMmaTest : public MmaTest {
+ protected:
+  // The results of the table's linear and of the plain chain, as bytes.
+  std::pair<std::vector<std::byte>, std::vector<std::byte>> both(const DeviceValues& x,
+                                                                 const DeviceValues& weight,
+                                                                 int64_t num_segments, DType out_dtype,
+                                                                 const Tensor& bias = {}) {
+    const int64_t tokens = x.tensor().shape[0], outputs = weight.tensor().shape[0];
+    const auto make = [&] {
+      return num_segments > 1 ? DeviceValues(out_dtype, {num_segments, tokens, outputs})
+                              : DeviceValues(out_dtype, {tokens, outputs});
+    };
+    const DeviceValues fast = make(), plain = make();
+    linear(ctx(), {.out = fast, .x = x, .weight = weight.weight(), .bias = bias});
+    cuda::linear_chain(ctx(), {.out = plain, .x = x, .weight = weight.weight(), .bias = bias});
+    return {fast.bytes(), plain.bytes()};
+  }
+};
+INSTANTIATE_MMA_TEST(LinearMmaTest);
+
+struct Shape {
+  const char* name;
+  int64_t outputs, inputs, num_segments;
+};
+// Qwen3-0.6B, 1.7B, 4B, 8B: qkv, o, gate and up, down.
+constexpr Shape kShapes[] = {
+    {"0.6B qkv", 4096, 1024, 1},      {"0.6B o", 1024, 2048, 4},      {"0.6B gate_up", 6144, 1024, 1},
+    {"0.6B down", 1024, 3072, 4},     {"1.7B qkv", 4096, 2048, 1},    {"1.7B o", 2048, 2048, 4},
+    {"1.7B gate_up", 12288, 2048, 1}, {"1.7B down", 2048, 6144, 4},   {"4B qkv", 6144, 2560, 1},
+    {"4B o", 2560, 4096, 4},          {"4B gate_up", 19456, 2560, 1}, {"4B down", 2560, 9728, 4},
+    {"8B qkv", 6144, 4096, 1},        {"8B o", 4096, 4096, 4},        {"8B gate_up", 24576, 4096, 1},
+    {"8B down", 4096, 12288, 4}};
+
+TEST_P(LinearMmaTest, HasTheBitsOfThePlainChain) {
+  const std::vector<float> x_values = random_values(size_t{2048} * 12288, 1, dtype());
+  for (const Shape& shape : kShapes) {
+    const DeviceValues weight(dtype(), {shape.outputs, shape.inputs},
+                              random_values(size_t(shape.outputs * shape.inputs), 2, dtype(), 0.05f));
+    for (const int64_t tokens : {1, 2, 7, 8, 9, 16, 31, 64, 65, 128, 256, 257, 512, 1024, 2048}) {
+      const DeviceValues x(dtype(), {tokens, shape.inputs},
+                           std::span(x_values).first(size_t(tokens * shape.inputs)));
+      const auto [fast, plain] =
+          both(x, weight, shape.num_segments, shape.num_segments > 1 ? DType::kF32 : dtype());
+      EXPECT_TRUE(fast == plain) << shape.name << ", " << tokens << " tokens";
+    }
+  }
+}
+
+TEST_P(LinearMmaTest, HasThemForAsManyTokensAsAStepMayHave) {
+  for (const int64_t tokens : {4096, 8192, 16384}) {
+    const DeviceValues x(dtype(), {tokens, 1024}, random_values(size_t(tokens) * 1024, 3, dtype()));
+    const DeviceValues weight(dtype(), {1024, 1024}, random_values(1024 * 1024, 4, dtype(), 0.05f));
+    for (const int64_t segments : {1, 4}) {
+      const auto [fast, plain] = both(x, weight, segments, segments > 1 ? DType::kF32 : dtype());
+      EXPECT_TRUE(fast == plain) << tokens << " tokens, " << segments << " segments";
+    }
+  }
+}
+
+TEST_P(LinearMmaTest, LogitsAreFloat32) {
+  const DeviceValues weight(dtype(), {151936, 1024}, random_values(size_t{151936} * 1024, 5, dtype(), 0.05f));
+  for (const int64_t tokens : {1, 3, 64}) {
+    const DeviceValues x(dtype(), {tokens, 1024}, random_values(size_t(tokens) * 1024, 6, dtype()));
+    const auto [fast, plain] = both(x, weight, 1, DType::kF32);
+    EXPECT_TRUE(fast == plain) << tokens;
+  }
+}
+
+TEST_P(LinearMmaTest, TwoChainsWouldDiffer) {  // so the tests above can fail
+  constexpr int64_t kTokens = 16, kOutputs = 256, kInputs = 1024;
+  const DeviceValues x(dtype(), {kTokens, kInputs}, random_values(kTokens * kInputs, 7, dtype()));
+  const DeviceValues weight(dtype(), {kOutputs, kInputs},
+                            random_values(kOutputs * kInputs, 8, dtype(), 0.05f));
+  const DeviceValues one(DType::kF32, {kTokens, kOutputs}), two(DType::kF32, {2, kTokens, kOutputs});
+  linear(ctx(), {.out = one, .x = x, .weight = weight.weight(), .bias = {}});
+  linear(ctx(), {.out = two, .x = x, .weight = weight.weight(), .bias = {}});
+  const std::vector<float> whole = one.floats(), halves = two.floats();
+  size_t num_different = 0;
+  for (size_t i = 0; i < whole.size(); ++i) num_different += whole[i] != halves[i] + halves[whole.size() + i];
+  EXPECT_GT(num_different, whole.size() / 10);
+}
+
+// Sizes that no library kernel takes, a segment that is no multiple of 16, and a bias in float32.
+TEST_P(LinearMmaTest, IsItsDefinition) {
+  struct Case {
+    int64_t tokens, outputs, inputs, segments;
+    bool bias;
+  };
+  for (const Case& c : {Case{3, 5, 7, 1, false}, Case{17, 40, 96, 4, false}, Case{1, 8, 64, 4, true},
+                        Case{5, 33, 72, 1, true}, Case{40, 1024, 512, 1, true}, Case{40, 256, 1024, 4, true},
+                        Case{64, 512, 2048, 1, false}}) {
+    const std::vector<float> x_values = random_values(size_t(c.tokens * c.inputs), 9, dtype()),
+                             w_values = random_values(size_t(c.outputs * c.inputs), 10, dtype(), 0.1f),
+                             bias_values = random_values(size_t(c.outputs), 11, DType::kF32);
+    const DeviceValues x(dtype(), {c.tokens, c.inputs}, x_values),
+        weight(dtype(), {c.outputs, c.inputs}, w_values), bias(DType::kF32, {c.outputs}, bias_values);
+    const Tensor b = c.bias ? bias.tensor() : Tensor{};
+    const auto [fast, plain] = both(x, weight, c.segments, c.segments > 1 ? DType::kF32 : dtype(), b);
+    EXPECT_TRUE(fast == plain) << c.outputs << " x " << c.inputs;
+    const DeviceValues out = c.segments > 1 ? DeviceValues(DType::kF32, {c.segments, c.tokens, c.outputs})
+                                            : DeviceValues(dtype(), {c.tokens, c.outputs});
+    linear(ctx(), {.out = out, .x = x, .weight = weight.weight(), .bias = b});
+    const std::vector<float> got = out.floats();
+    // Products of T are exact in float32. The tensor cores add 16 of them at a time to the sum and cut, not round, what is
+    // below its last bits: at most 2^-22 of the largest magnitude on the way a step, and that is below Σ |x w|.
+    WorstError worst("shares_of_the_bound");
+    for (int64_t t = 0; t < c.tokens; ++t)
+      for (int64_t n = 0; n < c.outputs; ++n) {
+        double want = c.bias ? double(bias_values[size_t(n)]) : 0, magnitude = std::fabs(want), sum = 0;
+        for (int64_t k = 0; k < c.inputs; ++k) {
+          const double product =
+              double(x_values[size_t(t * c.inputs + k)]) * double(w_values[size_t(n * c.inputs + k)]);
+          want += product;
+          magnitude += std::fabs(product);
+        }
+        for (int64_t s = 0; s < c.segments; ++s)
+          sum += double(got[size_t((s * c.tokens + t) * c.outputs + n)]);
+        const double steps = double(c.inputs / c.segments + 15) / 16 + 1;
+        worst.add(sum, want, steps * 0x1p-22 * magnitude + (c.segments > 1 ? 0 : half_ulp(want)) + 1e-30,
+                  "out", t * c.outputs + n);
+      }
+  }
+}
+
+TEST_P(LinearMmaTest, AWeightOfAnotherTypeIsRefused) {
+  const DeviceValues x(dtype(), {1, 16}), out(dtype(), {1, 8}), weight(DType::kF32, {8, 16});
+  expect_error(ErrorKind::kUnsupported, "linear: weight is f32 and x ",
+               [&] { linear(ctx(), {.out = out, .x = x, .weight = weight.weight(), .bias = {}}); });
+}
+
+}  // namespace
+}  // namespace nanovllm

@@ -1,0 +1,165 @@
+#!/usr/bin/env bash
+# All that needs a GPU: tests, equal answers, first figures. A GPU machine need not be able to build: see --pack.
+set -uo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
+
+usage() {
+  cat <<'END'
+usage: tools/check_gpu.sh --pack DIR                      build the preset cuda here and put what a GPU machine needs into DIR:
+                                                          the program, the test programs, and the libraries they were linked with
+       tools/check_gpu.sh [--only NAME] [--results FILE] DIR
+                                                          run it on the GPU machine, in a copy of this repository: one line a check
+                                                          and a table of figures; FILE gets the figures as JSON
+       tools/check_gpu.sh --sanitize DIR                  the op tests and a short generate under compute-sanitizer
+
+NAME is one of: doctor ops models llm generate differs requests bench. Logs are in DIR/logs. Exit 0 if nothing failed.
+END
+}
+
+mode=run only="" results=""
+while [ $# -gt 1 ]; do
+  case $1 in
+    --pack) mode=pack; shift ;;
+    --sanitize) mode=sanitize; shift ;;
+    --only) only=$2; shift 2 ;;
+    --results) results=$2; shift 2 ;;
+    *) usage >&2; exit 2 ;;
+  esac
+done
+case ${1-} in "" | -*) usage >&2; exit 2 ;; esac
+mkdir -p "$1/lib" "$1/logs"
+dir=$(cd "$1" && pwd)
+
+if [ $mode = pack ]; then
+  set -e
+  cmake --preset cuda >"$dir/logs/configure.log"
+  cmake --build --preset cuda --target nanovllm test_ops test_models test_llm >"$dir/logs/build.log" ||
+    { tail -n 30 "$dir/logs/build.log"; exit 1; }
+  for program in src/cli/nanovllm tests/ops/test_ops tests/models/test_models tests/llm/test_llm; do
+    strip -o "$dir/$(basename $program)" build/cuda/$program
+  done
+  ldd "$dir/nanovllm" | sed -n 's/.*\(lib\(simdjson\|pcre2-8\|utf8proc\)[^ ]*\) => \([^ ]*\) .*/\3/p' | while read -r library; do
+    cp -L "$library" "$dir/lib/"
+  done
+  git rev-parse --short HEAD >"$dir/commit"
+  du -sh "$dir"
+  exit 0
+fi
+
+export LD_LIBRARY_PATH="$dir/lib:${LD_LIBRARY_PATH-}" NANOVLLM_SOURCE_DIR=$PWD
+nanovllm=$dir/nanovllm
+failed=0 figures=$dir/logs/figures.txt
+: >"$figures"
+
+# check NAME COMMAND...: runs it unless another is asked for, and says how it ended.
+check() {
+  local name=$1 begin=$SECONDS log=$dir/logs/$1.log
+  shift
+  [ -z "$only" ] || [ "$only" = "$name" ] || return 0
+  if "$@" >"$log" 2>&1; then
+    printf '%-10s ok      %4d s  %s\n' "$name" $((SECONDS - begin)) "$(tail -n 1 "$log" | cut -c1-90)"
+  else
+    printf '%-10s FAILED  %4d s\n' "$name" $((SECONDS - begin))
+    grep -E 'Failure|FAILED|rror' "$log" | head -n 30 | cut -c1-200
+    failed=$((failed + 1))
+  fi
+}
+figure() { printf '%s %s %s\n' "$1" "$2" "$3" >>"$figures"; }  # NAME VALUE UNIT
+
+model=$dir/random-0.6b
+make_model() {
+  [ -e "$model/config.json" ] || python3 tools/make_random_checkpoint.py "$model" --preset 0.6b
+}
+
+test_program() { "$dir/test_$1" --gtest_brief=1 --gtest_death_test_style=threadsafe "${@:2}"; }
+
+# The same prompts one by one and all at once: the number of answers that differ.
+count_differing() {
+  make_model || return 1
+  python3 - >"$dir/prompts.jsonl" <<'END'
+import json, random
+random.seed(0)
+for i in range(64):
+    ids = [random.randrange(150000) for _ in range(random.randint(10, 900))]
+    print(json.dumps({"prompt": ids, "temperature": 0, "max_tokens": 100, "ignore_eos": True}))
+END
+  "$nanovllm" generate "$model" --input "$dir/prompts.jsonl" --format jsonl --output "$dir/together.jsonl" || return 1
+  "$nanovllm" generate "$model" --input "$dir/prompts.jsonl" --format jsonl --output "$dir/alone.jsonl" --max-num-seqs 1 \
+    --no-prefix-caching || return 1
+  "$nanovllm" generate "$model" --input "$dir/prompts.jsonl" --format jsonl --output "$dir/chunks.jsonl" --max-num-seqs 48 \
+    --max-num-batched-tokens 129 || return 1
+  python3 - "$dir" <<'END'
+import json, sys
+rows = [[json.loads(line)["token_ids"] for line in open(f"{sys.argv[1]}/{name}.jsonl")] for name in ("alone", "together", "chunks")]
+assert len(rows[0]) == 64 and all(len(ids) == 100 for each in rows for ids in each)
+differ = sum(len({tuple(each[i]) for each in rows}) > 1 for i in range(64))
+print(f"{differ} of 64 answers differ between alone, together and in chunks of 129")
+sys.exit(differ > 0)
+END
+  local status=$?
+  figure gpu.differs.64 "$(sed -n 's/^\([0-9]*\) of 64.*/\1/p' "$dir/logs/differs.log")" answers
+  return $status
+}
+
+# Ten thousand short requests with a cache for a few of them, and with one for all: the same answers.
+answers_of() { "$nanovllm" bench throughput models/demo --num-prompts 10000 --min-input-len 1 --max-input-len 60 \
+  --min-output-len 1 --max-output-len 12 "$@" | tee -a /dev/stderr | sed -n 's/^ *answers *//p'; }
+many_requests() {
+  local roomy tight
+  roomy=$(answers_of) && tight=$(answers_of --num-kvcache-blocks 12 --kvcache-block-size 16 --max-num-batched-tokens 300) || return 1
+  [ -n "$roomy" ] && [ "$roomy" = "$tight" ] && echo "10000 requests: $roomy with a large cache and a small one"
+}
+
+# json_number FILE KEY [FACTOR]
+json_number() { python3 -c "import json, sys; print(f'{json.load(open(sys.argv[1]))[sys.argv[2]] * float(sys.argv[3]):.4g}')" "$1" "$2" "${3-1}"; }
+bench() {
+  make_model || return 1
+  local out=$dir/logs/bench.json context
+  "$nanovllm" bench throughput "$model" --json >"$out" || return 1
+  cat "$out"
+  figure gpu.throughput.0.6b "$(json_number "$out" output_tok_per_s)" tok/s
+  for context in 128 1024; do
+    "$nanovllm" bench latency "$model" --context $context --output-len 128 --json >"$out" || return 1
+    cat "$out"
+    figure gpu.latency.0.6b.ctx$context "$(json_number "$out" time_per_output_token_s 1000)" "ms a token"
+    figure gpu.ttft.$context "$(json_number "$out" time_to_first_token_s 1000)" ms
+  done
+  cat "$figures"
+}
+
+sanitized() { compute-sanitizer --tool "$1" --error-exitcode 9 --print-limit 3 "${@:2}"; }
+short_generate() { sanitized "$1" "$nanovllm" generate models/demo "Once upon a time" --max-tokens 4; }
+# Large shapes say nothing new here and take hours.
+small_ops() {
+  sanitized "$1" "$dir/test_ops" --gtest_brief=1 --gtest_filter='*cuda*:*Mma*-*ThePlainChain*:*AsManyTokens*:*Logits*:*DeathTest*'
+}
+
+if [ $mode = sanitize ]; then
+  for tool in memcheck racecheck initcheck; do
+    check $tool-generate short_generate $tool
+    check $tool-ops small_ops $tool
+  done
+  exit $failed
+fi
+
+check doctor "$nanovllm" doctor
+check ops test_program ops
+check models test_program models
+check llm test_program llm '--gtest_filter=*SameBits*:*Gpu*'
+check generate "$nanovllm" generate models/demo "Once upon a time" --max-tokens 40 --temperature 0
+check differs count_differing
+check requests many_requests
+check bench bench
+column -t "$figures" 2>/dev/null || cat "$figures"
+if [ -n "$results" ]; then
+  python3 - "$figures" "$results" "$(cat "$dir/commit")" "$("$nanovllm" doctor --json)" <<'END'
+import datetime, json, sys
+figures, results, commit, doctor = sys.argv[1:]
+rows = [dict(zip(("name", "value", "unit"), line.split(" ", 2))) for line in open(figures).read().splitlines()]
+for row in rows:
+    row["value"] = float(row["value"])
+json.dump({"what": "gpu", "machine": json.loads(doctor)["cuda_device"], "date": datetime.date.today().isoformat(), "commit": commit,
+           "command": "tools/check_gpu.sh", "model": "random Qwen3-0.6B bf16, seed 0", "rows": rows}, open(results, "w"), indent=1)
+END
+fi
+exit $failed
