@@ -12,7 +12,7 @@ usage: tools/check_gpu.sh --pack DIR                      build the preset cuda 
                                                           and a table of figures; FILE gets the figures as JSON
        tools/check_gpu.sh --sanitize DIR                  the op tests and a short generate under compute-sanitizer
 
-NAME is one of: doctor ops models llm generate differs requests bench. Logs are in DIR/logs. Exit 0 if nothing failed.
+NAME is one of: doctor ops ptx models llm generate score differs requests bench. Logs are in DIR/logs. Exit 0 if nothing failed.
 END
 }
 
@@ -72,6 +72,20 @@ make_model() {
 }
 
 test_program() { "$dir/test_$1" --gtest_brief=1 --gtest_death_test_style=threadsafe "${@:2}"; }
+
+# The demo model's texts: in bf16 within half a percent of float32's perplexity.
+compare_scores() {
+  python3 - "$nanovllm" <<'END'
+import json, subprocess, sys
+texts = " ".join(row["text"] for row in json.load(open("models/demo/reference.json"))["scored"])
+def perplexity(dtype):
+    return json.loads(subprocess.run([sys.argv[1], "score", "models/demo", texts, "--device", "cuda", "--dtype", dtype, "--json"],
+                                     check=True, capture_output=True, text=True).stdout)["perplexity"]
+bf16, f32 = perplexity("bfloat16"), perplexity("float32")
+print(f"perplexity {bf16:.5f} in bf16, {f32:.5f} in float32: {100 * abs(bf16 / f32 - 1):.3f} % apart")
+sys.exit(abs(bf16 / f32 - 1) > 0.005)
+END
+}
 
 # The same prompts one by one and all at once: the number of answers that differ.
 count_differing() {
@@ -144,9 +158,11 @@ fi
 
 check doctor "$nanovllm" doctor
 check ops test_program ops
+check ptx env CUDA_FORCE_PTX_JIT=1 "$dir/test_ops" --gtest_brief=1 '--gtest_filter=T/*-*ThePlainChain*:*AsManyTokens*'
 check models test_program models
 check llm test_program llm '--gtest_filter=*SameBits*:*Gpu*'
 check generate "$nanovllm" generate models/demo "Once upon a time" --max-tokens 40 --temperature 0
+check score compare_scores
 check differs count_differing
 check requests many_requests
 check bench bench

@@ -20,6 +20,9 @@ class RMSNorm {
   // residual += the partial sums of a row-parallel layer; out = norm(residual)
   void add_forward(Context& ctx, const Tensor& partial_sums, const Tensor& residual, const Tensor& out) const;
 
+  const Tensor& weight() const { return weight_.values(); }
+  float eps() const { return eps_; }
+
   template <class Visitor>
   void visit_parameters(Visitor&& visit) {
     visit(weight_);

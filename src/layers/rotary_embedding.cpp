@@ -4,8 +4,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "ops/rope.h"
-
 namespace nanovllm {
 namespace {
 
@@ -108,10 +106,6 @@ RotaryEmbedding::RotaryEmbedding(const Device& device, int rotary_dim, int max_p
   storage_ = DeviceBuffer(device, table.size() * sizeof(float), "rope table");
   device.upload(storage_.data(), table.data(), storage_.bytes());
   cos_sin_ = Tensor::view(storage_.data(), DType::kF32, {max_positions, int64_t(2 * half)});
-}
-
-void RotaryEmbedding::forward(Context& ctx, const Tensor& q, const Tensor& k, const Tensor& positions) const {
-  rope(ctx, {.q = q, .k = k, .positions = positions, .cos_sin = cos_sin_});
 }
 
 }  // namespace nanovllm

@@ -45,9 +45,6 @@ class RotaryEmbedding {
  public:
   RotaryEmbedding(const Device& device, int rotary_dim, int max_positions, const RopeConfig& config);
 
-  // q [num_tokens, num_heads, head_dim], k [num_tokens, num_kv_heads, head_dim]: turned in place
-  void forward(Context& ctx, const Tensor& q, const Tensor& k, const Tensor& positions) const;
-
   const Tensor& cos_sin() const { return cos_sin_; }  // [max_positions, rotary_dim] f32
   size_t bytes() const { return storage_.bytes(); }
 

@@ -67,14 +67,20 @@ void Attention::forward(Context& ctx, const ModelInput& in, const RotaryEmbeddin
   const Tensor k = heads(qkv, num_heads_, num_kv_heads_, head_dim_);
   const Tensor v = heads(qkv, num_heads_ + num_kv_heads_, num_kv_heads_, head_dim_);
   ctx.show("self_attn.qkv_proj", index_, qkv);
-  if (q_norm_) q_norm_->forward(ctx, q, q);
-  if (k_norm_) k_norm_->forward(ctx, k, k);
-  rotary.forward(ctx, q, k, in.positions);
+  const KvLayer& cache = in.kv[size_t(index_)];
+  norm_rope_store(ctx, {.q = q,
+                        .k = k,
+                        .v = v,
+                        .q_weight = q_norm_ ? q_norm_->weight() : Tensor{},
+                        .k_weight = k_norm_ ? k_norm_->weight() : Tensor{},
+                        .eps = q_norm_ ? q_norm_->eps() : 0,
+                        .positions = in.positions,
+                        .cos_sin = rotary.cos_sin(),
+                        .cache = cache,
+                        .slot_mapping = in.attn.slot_mapping});
   ctx.show("self_attn.q", index_, q);
   ctx.show("self_attn.k", index_, k);
 
-  const KvLayer& cache = in.kv[size_t(index_)];
-  store_kv(ctx, {.cache = cache, .k = k, .v = v, .slot_mapping = in.attn.slot_mapping});
   const Tensor out = ctx.arena.make(q.dtype, {q.shape[0], int64_t(num_heads_) * head_dim_});
   attention(ctx,
             {.out = out, .q = q, .cache = cache, .meta = in.attn, .scale = 1 / std::sqrt(float(head_dim_))});

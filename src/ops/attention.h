@@ -6,13 +6,19 @@
 //
 //   out = softmax(scale · q Kᵀ) V
 //
-// One definition for every batch, chunk and kernel (docs/design.md, decision 8); on the CPU, in float32:
+// One definition for every batch, chunk and kernel (docs/design.md, decision 8); in float32:
 //   - keys are taken in chunks of 128, counted from position 0; keys that a query may not see are not there
 //   - score s = chain over head_dim from zero; m = max s; p = exp((s − m) · scale)
 //   - l = sum of p by one fixed tree (16 lanes as in ops/rms_norm.h); o = chain over the chunk's keys from zero
 //   - chunks are merged in order: m' = max(m, m_c), and for l and o
 //     x' = fma(x, exp((m − m') · scale), x_c · exp((m_c − m') · scale))
 //   - out = o / l, rounded once to T
+// With tensor cores, T = bf16 or f16, c = scale · log2 e rounded to float32:
+//   - s = chain of m16n8k16 over head_dim; m = max s · c; p = 2^fma(s, c, −m), 2^x by ex2.approx.ftz; masked p are 0
+//   - l = the sum of p rounded up or down to multiples of 2^-23 (the bits of 1 + p), as integers: exact, free of order
+//   - o = chain of m16n8k16 over the chunk's keys of p, rounded to T, and v
+//   - merged likewise, x' = fma(x, 2^(m − m'), x_c · 2^(m_c − m')); a chunk without a key that is seen changes nothing
+//   - out = o · (1 / l), rounded once to T
 #pragma once
 
 #include <algorithm>

@@ -173,6 +173,36 @@ void store_kv(Context& ctx, const StoreKvArgs& a) {
   call(ctx, "store_kv", ctx.ops.store_kv, a);
 }
 
+void norm_rope_store_by_single_ops(Context& ctx, const NormRopeStoreArgs& a) {
+  if (a.q_weight.defined()) {
+    rms_norm(ctx, {.out = a.q, .x = a.q, .weight = a.q_weight, .eps = a.eps});
+    rms_norm(ctx, {.out = a.k, .x = a.k, .weight = a.k_weight, .eps = a.eps});
+  }
+  rope(ctx, {.q = a.q, .k = a.k, .positions = a.positions, .cos_sin = a.cos_sin});
+  store_kv(ctx, {.cache = a.cache, .k = a.k, .v = a.v, .slot_mapping = a.slot_mapping});
+}
+
+void norm_rope_store(Context& ctx, const NormRopeStoreArgs& a) {
+  if (!ctx.ops.norm_rope_store || ctx.trace) return norm_rope_store_by_single_ops(ctx, a);
+  Dim num_tokens{"num_tokens"}, num_heads{"num_heads"}, num_kv_heads{"num_kv_heads"}, head_dim{"head_dim"},
+      max_positions{"max_positions"}, rotary_dim{"rotary_dim"};
+  check_shape("norm_rope_store", "q", a.q, {&num_tokens, &num_heads, &head_dim});
+  check_shape("norm_rope_store", "k", a.k, {&num_tokens, &num_kv_heads, &head_dim});
+  check_shape("norm_rope_store", "v", a.v, {&num_tokens, &num_kv_heads, &head_dim});
+  check_shape("norm_rope_store", "positions", a.positions, {&num_tokens});
+  check_shape("norm_rope_store", "slot_mapping", a.slot_mapping, {&num_tokens});
+  check_shape("norm_rope_store", "cos_sin", a.cos_sin, {&max_positions, &rotary_dim});
+  check_cache(ctx.ops, "norm_rope_store", a.cache, num_kv_heads, head_dim);
+  for (const Tensor& t : {a.q, a.k, a.v})
+    check_dtype("norm_rope_store", "q, k or v", t, ctx.ops.activation_dtype);
+  for (const Tensor& t : {a.q_weight, a.k_weight}) {
+    if (!a.q_weight.defined()) continue;
+    check_shape("norm_rope_store", "q_weight or k_weight", t, {&head_dim});
+    check_dtype("norm_rope_store", "q_weight or k_weight", t, DType::kF32);
+  }
+  call(ctx, "norm_rope_store", ctx.ops.norm_rope_store, a);
+}
+
 void copy_blocks(Context& ctx, const CopyBlocksArgs& a) {
   Dim num_block_copies{"num_block_copies"}, two{"2", 2};
   check_shape("copy_blocks", "block_copies", a.block_copies, {&num_block_copies, &two});

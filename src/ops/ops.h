@@ -14,6 +14,7 @@
 #include "ops/gather_rows.h"
 #include "ops/kv_layer.h"
 #include "ops/linear.h"
+#include "ops/norm_rope_store.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
 #include "ops/sample.h"
@@ -67,6 +68,9 @@ struct OpTable {
   void (*sum_segments)(Context&, const SumSegmentsArgs&) = nullptr;
   void (*gather_rows)(Context&, const GatherRowsArgs&) = nullptr;
   void (*sample)(Context&, const SampleArgs&) = nullptr;
+
+  // Fused: null where the backend has only the single ops.
+  void (*norm_rope_store)(Context&, const NormRopeStoreArgs&) = nullptr;
 };
 
 // A table whose ops do nothing: with a measuring arena, a forward tells what memory it takes

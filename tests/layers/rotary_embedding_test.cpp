@@ -7,6 +7,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "layers/layer_bench.h"
+#include "ops/rope.h"
 
 namespace nanovllm {
 namespace {
@@ -63,9 +64,10 @@ TEST(RotaryEmbedding, TurnsHalvesByTheirPosition) {
   std::vector<float> q{1, 2, 3, 4, 1, 2, 3, 4}, k = q;  // two tokens of one head
   std::vector<int32_t> positions{7, 0};
   test::OpBench bench;
-  rotary.forward(bench.ctx, Tensor::view(q.data(), DType::kF32, {2, 1, 4}),
-                 Tensor::view(k.data(), DType::kF32, {2, 1, 4}),
-                 Tensor::view(positions.data(), DType::kI32, {2}));
+  rope(bench.ctx, {.q = Tensor::view(q.data(), DType::kF32, {2, 1, 4}),
+                   .k = Tensor::view(k.data(), DType::kF32, {2, 1, 4}),
+                   .positions = Tensor::view(positions.data(), DType::kI32, {2}),
+                   .cos_sin = rotary.cos_sin()});
   EXPECT_EQ(q, k);
   EXPECT_EQ(std::vector<float>(q.begin() + 4, q.end()), (std::vector<float>{1, 2, 3, 4}));
   const std::vector<float> inv_freq = RotaryEmbedding::inverse_frequencies(4, {.theta = 1e4});

@@ -34,6 +34,7 @@ OpTable complete_cuda_ops() {
   ops.sum_segments = complete<&OpTable::sum_segments, SumSegmentsArgs>;
   ops.gather_rows = complete<&OpTable::gather_rows, GatherRowsArgs>;
   ops.sample = complete<&OpTable::sample, SampleArgs>;
+  ops.norm_rope_store = complete<&OpTable::norm_rope_store, NormRopeStoreArgs>;
   return ops;
 }
 

@@ -19,7 +19,8 @@ constexpr std::pair<std::string_view, std::string_view> kMmaTexts[] = {
     {"attention", "m16n8k16, chunks of 128 keys, merged in order"},
     {"sum_segments", "element by element"},
     {"gather_rows", "copies rows"},
-    {"sample", "a thread block a row; thresholds found eight bits at a time"}};
+    {"sample", "a thread block a row; thresholds found eight bits at a time"},
+    {"norm_rope_store", "norms of heads, RoPE and the write of k and v in one pass, half a warp a head"}};
 constexpr std::pair<std::string_view, std::string_view> kF32Texts[] = {
     {"embedding", "widens rows"},
     {"linear", "one chain of FMAs an output; weights widened as they are read"},
@@ -32,7 +33,8 @@ constexpr std::pair<std::string_view, std::string_view> kF32Texts[] = {
     {"attention", "a thread block a row, chunks of 128 keys, merged in order"},
     {"sum_segments", "element by element"},
     {"gather_rows", "copies rows"},
-    {"sample", "a thread block a row; thresholds found eight bits at a time"}};
+    {"sample", "a thread block a row; thresholds found eight bits at a time"},
+    {"norm_rope_store", "norms of heads, RoPE and the write of k and v in one pass, half a warp a head"}};
 
 OpTable make_table(DType dtype) {
   const bool f32 = dtype == DType::kF32;
@@ -61,7 +63,8 @@ OpTable make_table(DType dtype) {
           .attention = f32 ? attention_f32 : attention_mma,
           .sum_segments = sum_segments,
           .gather_rows = gather_rows,
-          .sample = sample};
+          .sample = sample,
+          .norm_rope_store = norm_rope_store};
 }
 
 }  // namespace

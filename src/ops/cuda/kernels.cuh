@@ -23,6 +23,7 @@ void copy_blocks(Context& ctx, const CopyBlocksArgs& args);
 void sum_segments(Context& ctx, const SumSegmentsArgs& args);
 void gather_rows(Context& ctx, const GatherRowsArgs& args);
 void sample(Context& ctx, const SampleArgs& args);
+void norm_rope_store(Context& ctx, const NormRopeStoreArgs& args);
 
 // Chains of fused multiply-adds in float32; weights of any dtype, widened as they are read.
 void linear_f32(Context& ctx, const LinearArgs& args);

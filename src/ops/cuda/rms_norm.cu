@@ -1,28 +1,18 @@
 // RMSNorm (ops/rms_norm.h): a row's squares are 16 chains, summed by a fixed tree, whatever else runs.
 #include "ops/cuda/kernels.cuh"
+#include "ops/cuda/norm.cuh"
 
 namespace nanovllm::cuda {
 namespace {
 
-constexpr int kLanes = 16;
 constexpr int kSmallThreads = 128;  // 8 short rows
 constexpr int kLargeThreads = 256;  // one long row
 constexpr int64_t kSmallWidth = 256;
 
-// Among the 16 lanes of half a warp: i and i + 8, i and i + 4, ...; all get the sum.
-__device__ float sum_of_lanes(float x) {
-  for (int width = 8; width > 0; width /= 2) x += __shfl_xor_sync(0xffffffffu, x, width);
-  return x;
-}
-
-__device__ float inverse_rms(float sum_squares, int64_t width, float eps) {
-  return 1.0f / sqrtf(sum_squares / float(width) + eps);
-}
-
 // out and x may be the same memory: no __restrict__.
 template <class T>
 __device__ void scale_element(T* out, float x, float inverse, float weight, int64_t i) {
-  out[i] = round_to<T>(to_float(round_to<T>(x * inverse)) * weight);
+  out[i] = normalised(x, inverse, weight, T{});
 }
 
 struct Rows {  // [num_rows, heads, width], rows of heads

@@ -63,6 +63,48 @@ TEST_P(RowsMmaTest, AddRmsNormRoundsTheResidualFirst) {
   }
 }
 
+TEST_P(RowsMmaTest, NormRopeStoreIsTheSingleOps) {
+  for (const int64_t dim : {16, 32, 64, 128}) {
+    constexpr int64_t kTokens = 5, kHeads = 4, kKvHeads = 2, kRow = kHeads + 2 * kKvHeads;
+    const auto values = random_values(size_t(kTokens * kRow * dim), 10, dtype()),
+               table = random_values(size_t(20 * dim), 11, DType::kF32),
+               w = random_values(size_t(dim), 12, DType::kF32, 2);
+    const std::vector<int32_t> positions{0, 19, 4, 4, 7}, slots{3, -1, 0, 21, 9};
+    const DeviceValues dp({kTokens}, positions), ds({kTokens}, slots), dt(DType::kF32, {20, dim}, table),
+        dw(DType::kF32, {dim}, w);
+    std::vector<std::vector<std::byte>> results;
+    for (const bool fused : {true, false}) {
+      const DeviceValues qkv(dtype(), {kTokens, kRow * dim}, values),
+          k_cache(dtype(), {2, kKvHeads, 16, dim}), v_cache(dtype(), {2, kKvHeads, 16, dim});
+      const KvLayer cache{
+          k_cache.tensor().data, v_cache.tensor().data, dtype(), 2, 16, int(kKvHeads), int(dim)};
+      const Tensor q = heads(qkv, 0, kHeads, dim), k = heads(qkv, kHeads, kKvHeads, dim),
+                   v = heads(qkv, kHeads + kKvHeads, kKvHeads, dim);
+      const NormRopeStoreArgs args{.q = q,
+                                   .k = k,
+                                   .v = v,
+                                   .q_weight = dw,
+                                   .k_weight = dw,
+                                   .eps = 1e-6f,
+                                   .positions = dp,
+                                   .cos_sin = dt,
+                                   .cache = cache,
+                                   .slot_mapping = ds};
+      fused ? norm_rope_store(ctx(), args) : norm_rope_store_by_single_ops(ctx(), args);
+      std::vector<std::byte> q_bytes;
+      const std::vector<std::byte> rows = qkv.bytes();
+      const size_t row = size_t(kRow * dim) * 2, used = size_t(kHeads * dim) * 2;
+      for (size_t t = 0; t < kTokens; ++t)
+        q_bytes.insert(q_bytes.end(), rows.begin() + std::ptrdiff_t(t * row),
+                       rows.begin() + std::ptrdiff_t(t * row + used));
+      results.push_back(q_bytes);
+      results.push_back(k_cache.bytes());
+      results.push_back(v_cache.bytes());
+    }
+    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(results[i] == results[i + 3]) << dim << ", " << i;
+  }
+}
+
 TEST_P(RowsMmaTest, RopeSiluEmbeddingGather) {
   constexpr int64_t kTokens = 9, kHeads = 3, kDim = 64;
   const auto q = random_values(kTokens * kHeads * kDim, 6, dtype()),
