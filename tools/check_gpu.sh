@@ -41,14 +41,14 @@ if [ $mode = pack ]; then
   ldd "$dir/nanovllm" | sed -n 's/.*\(lib\(simdjson\|pcre2-8\|utf8proc\)[^ ]*\) => \([^ ]*\) .*/\3/p' | while read -r library; do
     cp -L "$library" "$dir/lib/"
   done
-  git rev-parse --short HEAD >"$dir/commit"
+  git describe --always --dirty >"$dir/commit"
   du -sh "$dir"
   exit 0
 fi
 
 export LD_LIBRARY_PATH="$dir/lib:${LD_LIBRARY_PATH-}" NANOVLLM_SOURCE_DIR=$PWD
 nanovllm=$dir/nanovllm
-failed=0 figures=$dir/logs/figures.txt
+failed=0 num_checks=0 figures=$dir/logs/figures.txt
 : >"$figures"
 
 # check NAME COMMAND...: runs it unless another is asked for, and says how it ended.
@@ -56,6 +56,7 @@ check() {
   local name=$1 begin=$SECONDS log=$dir/logs/$1.log
   shift
   [ -z "$only" ] || [ "$only" = "$name" ] || return 0
+  num_checks=$((num_checks + 1))
   if "$@" >"$log" 2>&1; then
     printf '%-10s ok      %4d s  %s\n' "$name" $((SECONDS - begin)) "$(tail -n 1 "$log" | cut -c1-90)"
   else
@@ -97,10 +98,10 @@ for i in range(64):
     ids = [random.randrange(150000) for _ in range(random.randint(10, 900))]
     print(json.dumps({"prompt": ids, "temperature": 0, "max_tokens": 100, "ignore_eos": True}))
 END
-  "$nanovllm" generate "$model" --input "$dir/prompts.jsonl" --format jsonl --output "$dir/together.jsonl" || return 1
-  "$nanovllm" generate "$model" --input "$dir/prompts.jsonl" --format jsonl --output "$dir/alone.jsonl" --max-num-seqs 1 \
+  "$nanovllm" generate "$model" --device cuda --input "$dir/prompts.jsonl" --format jsonl --output "$dir/together.jsonl" || return 1
+  "$nanovllm" generate "$model" --device cuda --input "$dir/prompts.jsonl" --format jsonl --output "$dir/alone.jsonl" --max-num-seqs 1 \
     --no-prefix-caching || return 1
-  "$nanovllm" generate "$model" --input "$dir/prompts.jsonl" --format jsonl --output "$dir/chunks.jsonl" --max-num-seqs 48 \
+  "$nanovllm" generate "$model" --device cuda --input "$dir/prompts.jsonl" --format jsonl --output "$dir/chunks.jsonl" --max-num-seqs 48 \
     --max-num-batched-tokens 129 || return 1
   python3 - "$dir" <<'END'
 import json, sys
@@ -116,7 +117,7 @@ END
 }
 
 # Ten thousand short requests with a cache for a few of them, and with one for all: the same answers.
-answers_of() { "$nanovllm" bench throughput models/demo --num-prompts 10000 --min-input-len 1 --max-input-len 60 \
+answers_of() { "$nanovllm" bench throughput models/demo --device cuda --num-prompts 10000 --min-input-len 1 --max-input-len 60 \
   --min-output-len 1 --max-output-len 12 "$@" | tee -a /dev/stderr | sed -n 's/^ *answers *//p'; }
 many_requests() {
   local roomy tight
@@ -129,11 +130,11 @@ json_number() { python3 -c "import json, sys; print(f'{json.load(open(sys.argv[1
 bench() {
   make_model || return 1
   local out=$dir/logs/bench.json context
-  "$nanovllm" bench throughput "$model" --json >"$out" || return 1
+  "$nanovllm" bench throughput "$model" --device cuda --json >"$out" || return 1
   cat "$out"
   figure gpu.throughput.0.6b "$(json_number "$out" output_tok_per_s)" tok/s
   for context in 128 1024; do
-    "$nanovllm" bench latency "$model" --context $context --output-len 128 --json >"$out" || return 1
+    "$nanovllm" bench latency "$model" --device cuda --context $context --output-len 128 --json >"$out" || return 1
     cat "$out"
     figure gpu.latency.0.6b.ctx$context "$(json_number "$out" time_per_output_token_s 1000)" "ms a token"
     figure gpu.ttft.$context "$(json_number "$out" time_to_first_token_s 1000)" ms
@@ -142,7 +143,7 @@ bench() {
 }
 
 sanitized() { compute-sanitizer --tool "$1" --error-exitcode 9 --print-limit 3 "${@:2}"; }
-short_generate() { sanitized "$1" "$nanovllm" generate models/demo "Once upon a time" --max-tokens 4; }
+short_generate() { sanitized "$1" "$nanovllm" generate models/demo --device cuda "Once upon a time" --max-tokens 4; }
 # Large shapes say nothing new here and take hours; of races and uninitialised memory, which are slow to look for, one test a kernel.
 small_ops() {
   local tests='*cuda*:*Mma*-*ThePlainChain*:*AsManyTokens*:*Logits*:*DeathTest*'
@@ -151,6 +152,7 @@ small_ops() {
   sanitized "$1" "$dir/test_ops" --gtest_brief=1 --gtest_filter="$tests"
 }
 
+"$nanovllm" generate models/demo --device cuda --max-tokens 1 Hi >/dev/null || exit 1  # without a GPU tests would only skip
 if [ $mode = sanitize ]; then
   for tool in memcheck racecheck initcheck; do
     check $tool-generate short_generate $tool
@@ -164,12 +166,16 @@ check ops test_program ops
 check ptx env CUDA_FORCE_PTX_JIT=1 "$dir/test_ops" --gtest_brief=1 '--gtest_filter=T/*-*ThePlainChain*:*AsManyTokens*'
 check models test_program models
 check llm test_program llm '--gtest_filter=*SameBits*:*Gpu*'
-check generate "$nanovllm" generate models/demo "Once upon a time" --max-tokens 40 --temperature 0
+check generate "$nanovllm" generate models/demo --device cuda "Once upon a time" --max-tokens 40 --temperature 0
 check score compare_scores
 check differs count_differing
 check requests many_requests
 check bench bench
 column -t "$figures" 2>/dev/null || cat "$figures"
+if [ $num_checks = 0 ]; then
+  usage >&2
+  exit 2
+fi
 if [ -n "$results" ]; then
   python3 - "$figures" "$results" "$(cat "$dir/commit")" "$("$nanovllm" doctor --json)" <<'END'
 import datetime, json, sys

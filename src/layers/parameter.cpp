@@ -109,6 +109,12 @@ void Parameter::load_matrix(Context& ctx, const Checkpoint& checkpoint) {
   DType dtype = find(checkpoint, parts_[0]).dtype;
   for (const ParameterPart& part : parts_)
     if (find(checkpoint, part).dtype != dtype) dtype = DType::kF32;
+  const DType wanted = ctx.ops.activation_dtype;
+  for (const ParameterPart& part : parts_)
+    if (const CheckpointTensor& t = find(checkpoint, part); ctx.ops.weights_are_T && t.dtype != wanted)
+      fail(ErrorKind::kUnsupported, t.file.string(), ": ", part.name, " is ", dtype_name(t.dtype), ", want ",
+           dtype_name(wanted), " to compute in it on ", ctx.ops.backend,
+           ", or --dtype float32, which takes any");
   storage_ =
       DeviceBuffer(*ctx.ops.device, weight_bytes(ctx.ops, dtype, rows(), in_features()), parts_[0].name);
   weight_ = {storage_.data(), dtype, rows(), in_features()};

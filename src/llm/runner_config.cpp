@@ -19,19 +19,29 @@ int choose_max_model_len(const EngineConfig& config, const ModelConfig& model_co
 
 DType choose_dtype(const EngineConfig& config, const ModelConfig& model_config) {
   const DType own = model_config.dtype.value_or(DType::kF32);
-  if (config.dtype == "auto") return own;
+  if (config.dtype == "auto") {
+    if (cuda_has_head_dim(own, model_config.head_dim)) return own;
+    warn("cuda: there is no kernel for a head_dim of " + std::to_string(model_config.head_dim) + " in " +
+         std::string(dtype_name(own)) +
+         ", so this model runs in float32, slowly; --device cpu may be faster");
+    return DType::kF32;
+  }
   const DType dtype = config.dtype == "bfloat16"  ? DType::kBF16
                       : config.dtype == "float16" ? DType::kF16
                                                   : DType::kF32;
   if (dtype != own && dtype != DType::kF32)
     fail(ErrorKind::kUnsupported, "dtype: is ", config.dtype, ", and the model's weights are ",
          dtype_name(own), " by its config.json: want auto or float32");
+  if (!cuda_has_head_dim(dtype, model_config.head_dim))
+    fail(ErrorKind::kUnsupported, "dtype: is ", config.dtype, ", and the model has a head_dim of ",
+         model_config.head_dim, ", want 16, 32, 64 or 128, or dtype float32");
   return dtype;
 }
 
 // auto: a GPU, unless something is asked for that only the CPU has.
 const OpTable& choose_ops(const EngineConfig& config, const ModelConfig& model_config) {
-  const bool cpu_asked = !config.instruction_set.empty() || config.tensor_parallel_size > 1;
+  const bool cpu_asked =
+      !config.instruction_set.empty() || config.tensor_parallel_size > 1 || config.cpu_kvcache_space > 0;
   const bool cuda =
       config.device == "cuda" || (config.device == "auto" && !cpu_asked && cuda_unavailable().empty());
   if (!cuda) {
@@ -42,6 +52,9 @@ const OpTable& choose_ops(const EngineConfig& config, const ModelConfig& model_c
   }
   if (!config.instruction_set.empty())
     fail(ErrorKind::kConfig, "instruction_set: is ", config.instruction_set, ", want none with device cuda");
+  if (config.cpu_kvcache_space > 0)
+    fail(ErrorKind::kConfig, "cpu_kvcache_space: is ", config.cpu_kvcache_space,
+         ", want none with device cuda: gpu_memory_utilization is its limit");
   if (config.tensor_parallel_size > 1)
     fail(ErrorKind::kUnsupported, "tensor_parallel_size: is ", config.tensor_parallel_size,
          ", want 1 with device cuda");
@@ -58,7 +71,9 @@ RunnerConfig make_runner_config(const EngineConfig& config, const ModelConfig& m
                          : std::max(ops.default_batched_tokens, config.max_num_seqs);
   return {.ops = &ops,
           .tensor_parallel_size = config.tensor_parallel_size,
-          .num_threads = config.num_threads > 0 ? config.num_threads : usable_processors(),
+          .num_threads = ops.device->memory().total > 0 ? 1  // a GPU's rank has no work for others
+                         : config.num_threads > 0       ? config.num_threads
+                                                        : usable_processors(),
           .max_num_seqs = config.max_num_seqs,
           .max_num_batched_tokens = budget,
           .max_model_len = choose_max_model_len(config, model_config),

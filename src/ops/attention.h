@@ -18,6 +18,7 @@
 //   - l = the sum of p rounded up or down to multiples of 2^-23 (the bits of 1 + p), as integers: exact, free of order
 //   - o = chain of m16n8k16 over the chunk's keys of p, rounded to T, and v
 //   - merged likewise, x' = fma(x, 2^(m − m'), x_c · 2^(m_c − m')); a chunk without a key that is seen changes nothing
+//     (a value that is no number may, of a later token of the same prompt too: its weight is 0)
 //   - out = o · (1 / l), rounded once to T
 #pragma once
 

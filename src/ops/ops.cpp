@@ -195,6 +195,9 @@ void norm_rope_store(Context& ctx, const NormRopeStoreArgs& a) {
   check_cache(ctx.ops, "norm_rope_store", a.cache, num_kv_heads, head_dim);
   for (const Tensor& t : {a.q, a.k, a.v})
     check_dtype("norm_rope_store", "q, k or v", t, ctx.ops.activation_dtype);
+  for (const Tensor& t : {a.positions, a.slot_mapping})
+    check_dtype("norm_rope_store", "positions or slot_mapping", t, DType::kI32);
+  check_dtype("norm_rope_store", "cos_sin", a.cos_sin, DType::kF32);
   for (const Tensor& t : {a.q_weight, a.k_weight}) {
     if (!a.q_weight.defined()) continue;
     check_shape("norm_rope_store", "q_weight or k_weight", t, {&head_dim});

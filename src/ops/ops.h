@@ -42,6 +42,7 @@ struct OpTable {
   int default_block_size = 16;
   DType activation_dtype = DType::kF32;  // T of the op headers
   DType kv_dtype = DType::kF32;          // of the KV cache
+  bool weights_are_T = false;            // matrices must be of T; false: any float, widened as it is read
   int default_batched_tokens = 0;        // of one step, where the user names no budget
   // What serves each op, for people: {"copy_blocks", "copies whole blocks"}.
   std::span<const std::pair<std::string_view, std::string_view>> kernels = {};

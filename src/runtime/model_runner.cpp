@@ -24,12 +24,14 @@ void check_memory_for(const Checkpoint& checkpoint, const std::filesystem::path&
 size_t room_for_kv(const RunnerConfig& config, size_t activation_bytes) {
   const Memory memory = config.ops->device->memory();
   if (memory.total == 0) return config.max_kv_bytes ? config.max_kv_bytes : memory.available / 4;
+  // The driver loads the code of kernels and of cuBLASLt when it is first used, and gives memory in pieces of 2 MiB.
+  constexpr double kReserve = 512.0 * (1 << 20);
   const double share = config.gpu_memory_utilization * double(memory.total);
-  const double used = double(memory.total - memory.available) + double(activation_bytes);
+  const double used = double(memory.total - memory.available) + double(activation_bytes) + kReserve;
   if (share <= used)
     fail(ErrorKind::kOutOfMemory, "gpu_memory_utilization: is ", config.gpu_memory_utilization, ", ",
          size_t(share) >> 20, " MiB, want more than the ", size_t(used) >> 20,
-         " MiB that are in use, weights and activations included");
+         " MiB that are in use, weights, activations and 512 MiB for the driver included");
   return size_t(share - used);
 }
 
@@ -70,6 +72,12 @@ void ModelRunner::plan_memory() {
     fail(ErrorKind::kConfig, "num_kvcache_blocks: is ", config_.num_blocks, ", want at most ", most, " of ",
          config_.block_size, " tokens");
   if (config_.num_blocks > 0) {
+    const Memory memory = config_.ops->device->memory();
+    const size_t wanted = size_t(config_.num_blocks) * plan_.kv_block_bytes + plan_.activation_bytes;
+    if (memory.total > 0 && wanted > memory.available)
+      fail(ErrorKind::kOutOfMemory, "num_kvcache_blocks: is ", config_.num_blocks,
+           ", which with activations takes ", wanted >> 20, " MiB, want at most the ", memory.available >> 20,
+           " MiB that are available");
     plan_.num_blocks = config_.num_blocks;
     return;
   }

@@ -39,7 +39,8 @@ const Device& host_device() {
 DeviceBuffer::DeviceBuffer(const Device& device, size_t bytes, std::string_view what)
     : device_(&device), data_(bytes ? device.allocate(bytes) : nullptr), bytes_(bytes) {
   if (bytes && !data_)
-    fail(ErrorKind::kOutOfMemory, what, ": cannot have ", bytes >> 20, " MiB of ", device.name, " memory");
+    fail(ErrorKind::kOutOfMemory, what, ": cannot have ", bytes >> 20, " MiB of ", device.name,
+         " memory, of which ", device.memory().available >> 20, " MiB are available");
 }
 
 }  // namespace nanovllm

@@ -23,7 +23,7 @@ const json& reference() {
 }
 
 LLM& demo() {
-  static LLM llm({.model = test::demo_model(), .num_threads = 1, .max_num_seqs = 32});
+  static LLM llm({.model = test::demo_model(), .device = "cpu", .num_threads = 1, .max_num_seqs = 32});
   return llm;
 }
 

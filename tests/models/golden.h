@@ -67,10 +67,10 @@ struct ForwardResult {
 
 inline constexpr int kFirstBlock = 3;
 
-// cached: how many tokens, whole blocks, an earlier run of the same prompt has left in the first blocks. The other blocks
+// traced: hidden states too; without, a backend may run fused ops. cached: how many tokens, whole blocks, an earlier run of the same prompt has left in the first blocks. The other blocks
 // are not the ones of that run.
 inline ForwardResult run_prompt(ModelRunner& runner, const std::vector<TokenId>& ids, int chunk,
-                                int cached = 0) {
+                                int cached = 0, bool traced = true) {
   ForwardResult result;
   result.hidden_states.resize(size_t(runner.model().config().num_layers) + 1);
   const TraceHook hook = [&](std::string_view name, int layer, const Tensor& t) {
@@ -79,7 +79,7 @@ inline ForwardResult run_prompt(ModelRunner& runner, const std::vector<TokenId>&
     const std::vector<float> values = copy_to_host(*runner.ops().device, t);
     out.insert(out.end(), values.begin(), values.end());
   };
-  runner.set_trace(&hook);
+  if (traced) runner.set_trace(&hook);
   Sequence sequence = make_sequence(ids, kFirstBlock, int(ids.size() + 15) / 16);
   sequence.num_computed_tokens = cached;
   if (cached > 0)

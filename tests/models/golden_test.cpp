@@ -276,6 +276,8 @@ TEST_P(GoldenModelOnGpu, Float32HasTheBitsOfTheCpu) {
     EXPECT_TRUE(same_bits(got.logits, want.logits)) << chunk;
     for (size_t i = 0; i < want.hidden_states.size(); ++i)
       EXPECT_TRUE(same_bits(got.hidden_states[i], want.hidden_states[i])) << "layer " << i;
+    EXPECT_TRUE(same_bits(test::run_prompt(*runner, prompt_, chunk, 0, false).logits, want.logits))
+        << "not traced";
   }
 }
 
@@ -303,6 +305,8 @@ TEST_P(GoldenModelOnGpu, ItsOwnTypeIsNearTheReference) {
   for (const int chunk : {1, 7, 16, 33}) {
     const test::ForwardResult got = test::run_prompt(*runner, prompt_, chunk);
     EXPECT_TRUE(same_bits(got.logits, whole.logits)) << chunk;
+    EXPECT_TRUE(same_bits(test::run_prompt(*runner, prompt_, chunk, 0, false).logits, whole.logits))
+        << "not traced";
     for (size_t i = 0; i < whole.hidden_states.size(); ++i)
       EXPECT_TRUE(same_bits(got.hidden_states[i], whole.hidden_states[i])) << chunk << ", layer " << i;
   }

@@ -241,6 +241,30 @@ TEST(Load, EachTensorIsReadInItsOwnDtype) {
             f32);
 }
 
+// A GPU's tensor cores want both sides of a product in one type; norms stay float32 all the same.
+TEST(Load, AMatrixOfAnotherTypeThanTheBackendsIsNamed) {
+  OpTable ops = cpu_ops();
+  ops.activation_dtype = DType::kBF16;
+  ops.weights_are_T = true;
+  const auto load = [&](const std::vector<NamedTensor>& tensors) {
+    test::ScratchFolder folder;
+    test::write_tiny_model(folder, tensors);
+    Decoder model(read_model_config(folder.path()), host_device(), 64, TensorParallel{});
+    test::OpBench bench;
+    Context ctx{.ops = ops, .arena = bench.arena, .comm = bench.one_rank, .threads = &bench.threads};
+    load_parameters(ctx, open_checkpoint(folder.path()), model);
+  };
+  load(tiny_checkpoint_in([](const std::string& name) {
+    return name.find("norm") != std::string::npos ? DType::kF32 : DType::kBF16;
+  }));
+  test::expect_error(ErrorKind::kUnsupported,
+                     "model.layers.0.self_attn.v_proj.weight is f16, want bf16 to compute in it", [&] {
+                       load(tiny_checkpoint_in([](const std::string& name) {
+                         return name.find("v_proj") != std::string::npos ? DType::kF16 : DType::kBF16;
+                       }));
+                     });
+}
+
 TEST(Load, AWeightKeepsItsDtypeAndAMixedOneIsF32) {
   Loaded loaded(tiny_checkpoint_in([](const std::string& name) {
     return name.find("v_proj") != std::string::npos ? DType::kF16 : DType::kBF16;

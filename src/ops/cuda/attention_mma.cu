@@ -236,11 +236,8 @@ __device__ void copy_first(const AttentionParams<T>& p, const Tile& tile, Shared
   copy_chunk<T, kHeadDim>(p, tile, p.k, shared.k, 0);
   copy_chunk<T, kHeadDim>(p, tile, p.v, shared.v, 0);
 }
-__device__ void keys_are_there() {
-  wait_for_copies<1>();
-  __syncthreads();
-}
-__device__ void values_are_there() {
+// Of the two chunks on their way the older, keys or values in turn.
+__device__ void next_is_there() {
   wait_for_copies<1>();
   __syncthreads();
 }
@@ -266,7 +263,7 @@ __device__ void attend_rows(const AttentionParams<T>& p, const Tile& tile, Share
   for (int start = 0; start < tile.num_keys; start += kChunk) {
     uint32_t probabilities[kChunk / 16][4], quanta_sum[2] = {};
     float m[2];
-    keys_are_there();
+    next_is_there();
     {
       float s[kChunk / 8][4];
       compute_scores<T, kHeadDim>(rows, shared.k, 0, start, s);
@@ -289,7 +286,7 @@ __device__ void attend_rows(const AttentionParams<T>& p, const Tile& tile, Share
       max[half] = j[half].max;
       sum[half] = joined(sum[half], from_quanta(sum_of_row(quanta_sum[half])), j[half]);
     }
-    values_are_there();
+    next_is_there();
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       float o[4];
@@ -319,7 +316,7 @@ __device__ void attend_together(const AttentionParams<T>& p, const Tile& tile, S
   for (int start = 0; start < tile.num_keys; start += kChunk) {
     float s[kKeyTiles][4], m[2];
     uint32_t quanta_sum[2] = {};
-    keys_are_there();
+    next_is_there();
     const int first_key = warp * kKeyTiles * 8;
     compute_scores<T, kHeadDim>(rows, shared.k, first_key, start, s);
     row_maxima(s, m);
@@ -348,7 +345,7 @@ __device__ void attend_together(const AttentionParams<T>& p, const Tile& tile, S
       const uint32_t total = sum_of_row(quanta_sum[half]);
       if (lane % 4 == 0) shared.sum[warp][group + 8 * half] = total;
     }
-    values_are_there();  // and all probabilities and sums
+    next_is_there();  // and all probabilities and sums
     Join j[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

@@ -17,6 +17,7 @@ namespace {
 using Key = std::tuple<DType, DType, int64_t, int64_t, int64_t, int64_t, int64_t, int, uint32_t>;
 struct Algorithm {
   cublasLtMatmulAlgo_t value;
+  bool judged = false;
 };
 
 cudaDataType_t cuda_type(DType dtype) {
@@ -89,9 +90,14 @@ CublasLt::CublasLt() {
   const bool complete = lt.create && lt.destroy && lt.matmul && lt.get_heuristic && lt.create_operation &&
                         lt.destroy_operation && lt.set_operation && lt.create_layout && lt.destroy_layout &&
                         lt.set_layout && lt.create_preference && lt.destroy_preference && lt.set_preference;
-  if (!complete || lt.create(&lt.handle) != CUBLAS_STATUS_SUCCESS) {
+  if (!complete) {  // another library of that name
     dlclose(file);
     library_.reset();
+  } else if (const cublasStatus_t status = lt.create(&lt.handle); status != CUBLAS_STATUS_SUCCESS) {
+    dlclose(file);
+    library_.reset();
+    fail(ErrorKind::kDevice, "cuBLASLt: cannot start, status ", int(status),
+         ": is the GPU's memory held by others?");
   }
 }
 
@@ -102,7 +108,7 @@ CublasLt::~CublasLt() {
 }
 
 // Row-major out = x weightᵀ is, column by column, outᵀ = weight xᵀ: the library's A is the weight, transposed.
-bool CublasLt::multiply(const Product& p, void* stream) {
+bool CublasLt::multiply(const Product& p, void* stream, const std::function<bool()>& is_right) {
   if (!library_) return false;
   Library& lt = *library_;
   const int64_t segment = p.k / p.num_batches;
@@ -135,6 +141,9 @@ bool CublasLt::multiply(const Product& p, void* stream) {
     const size_t no_workspace = 0;
     lt.set_preference(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &no_workspace,
                       sizeof no_workspace);
+    const uint32_t no_reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
+    lt.set_preference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_reduction,
+                      sizeof no_reduction);
     lt.set_preference(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a_alignment,
                       sizeof a_alignment);
     lt.set_preference(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b_alignment,
@@ -154,7 +163,8 @@ bool CublasLt::multiply(const Product& p, void* stream) {
     lt.destroy_preference(preference);
     found = lt.algorithms.emplace(key, ok ? std::optional(Algorithm{result.algo}) : std::nullopt).first;
   }
-  bool done = false;
+  bool done = false, refused = false;
+  int last_status = 0;
   if (found->second) {
     const cublasLtMatrixLayout_t b = make_b(p.num_tokens), d = make_d(p.num_tokens);
     const float one = 1, zero = 0;
@@ -165,11 +175,21 @@ bool CublasLt::multiply(const Product& p, void* stream) {
     lt.destroy_layout(d);
     // A kernel for the rounded shape may not take this one: nothing has run then.
     done = status == CUBLAS_STATUS_SUCCESS;
-    if (!done && status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE)
-      fail(ErrorKind::kDevice, "linear: cuBLASLt gave status ", int(status));
+    refused = !done && status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE;
+    if (refused) last_status = int(status);
   }
   lt.destroy_layout(a);
   lt.destroy_operation(operation);
+  if (refused) fail(ErrorKind::kDevice, "linear: cuBLASLt gave status ", last_status);
+  if (!done) {
+    cudaGetLastError();  // what the library may have left is not the next op's
+  } else if (!found->second->judged) {
+    found->second->judged = true;
+    if (!is_right()) {
+      found->second.reset();
+      return false;
+    }
+  }
   return done;
 }
 

@@ -1,11 +1,13 @@
 // cuBLASLt, opened at run time: the program starts without it.
 //
-// Products run without workspace, so that K is never split and every result is one chain of m16n8k16 (docs/design.md,
-// decision 8). The algorithm is the library's first choice for the shape and the power of two that num_tokens rounds up to:
-// the same on every start.
+// Products run without workspace and without reductions, so that K is not split and every result is one chain of m16n8k16
+// (docs/design.md, decision 8). The algorithm is the library's first choice for the shape and the power of two that num_tokens
+// rounds up to: the same on every start. Each is judged when it is first used, by whoever calls; one that gives other bits is
+// never used again.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "tensor/dtype.h"
@@ -30,8 +32,12 @@ class CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  // false: the library is not there, or has no kernel for this shape and alignment. stream: cudaStream_t
-  bool multiply(const Product& product, void* stream);
+  // throws Error(kDevice): the library is there and cannot start
+  bool found() const { return library_ != nullptr; }
+
+  // false: the library is not there, or has no kernel for this shape and alignment, or one that was judged wrong. stream:
+  // cudaStream_t. is_right: called behind the first product of an algorithm.
+  bool multiply(const Product& product, void* stream, const std::function<bool()>& is_right);
 
  private:
   struct Library;

@@ -6,6 +6,8 @@ namespace nanovllm {
 
 std::string cuda_unavailable() { return "this program was built without CUDA"; }
 
+bool cuda_has_head_dim(DType, int) { return false; }
+
 std::string cuda_device_name() { return ""; }
 
 const Device& cuda_device() { fail(ErrorKind::kDevice, "cuda: ", cuda_unavailable()); }

@@ -6,7 +6,6 @@ namespace nanovllm {
 namespace cuda {
 namespace {
 
-// What a bias is added from: a product of a layer with one, before its sum is rounded.
 constexpr std::pair<std::string_view, std::string_view> kMmaTexts[] = {
     {"embedding", "copies rows"},
     {"linear", "cuBLASLt without workspace, or a chain of m16n8k16 where it has no kernel"},
@@ -44,6 +43,7 @@ OpTable make_table(DType dtype) {
           .default_block_size = 64,
           .activation_dtype = dtype,
           .kv_dtype = dtype,
+          .weights_are_T = !f32,
           .default_batched_tokens = 8192,
           .kernels = f32 ? std::span(kF32Texts) : std::span(kMmaTexts),
           .make_state = []() -> void* { return new State; },
@@ -75,6 +75,11 @@ size_t workspace_bytes(const StepLimits& limits) {
 }
 
 }  // namespace cuda
+
+bool cuda_has_head_dim(DType dtype, int head_dim) {
+  if (dtype == DType::kF32) return head_dim <= 256;
+  return head_dim == 16 || head_dim == 32 || head_dim == 64 || head_dim == 128;
+}
 
 const OpTable& cuda_ops(DType activation_dtype) {
   if (const std::string why = cuda_unavailable(); !why.empty())

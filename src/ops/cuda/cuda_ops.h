@@ -2,7 +2,7 @@
 //
 // One table for each activation dtype T. With float32 every op computes, bit for bit, what the CPU backend computes: plain
 // kernels with the same order of every sum. With bf16 and f16, products are chains of the tensor cores' m16n8k16 and
-// attention follows the definition in attention_mma.cuh; rows do not depend on their company either way (docs/numerics.md).
+// attention follows its header's definition for tensor cores; rows do not depend on their company either way (docs/numerics.md).
 #pragma once
 
 #include <string>
@@ -33,7 +33,10 @@ const OpTable& cuda_ops(DType activation_dtype);
 // Why there is no GPU to run on: no driver, none found, one that is too old. Empty: GPU 0 is usable.
 std::string cuda_unavailable();
 
-// "NVIDIA H200, compute capability 9.0, driver 13.0": what GPU 0 is.
+// Whether attention has a kernel: any up to 256 in float32; 16, 32, 64 and 128 with tensor cores.
+bool cuda_has_head_dim(DType activation_dtype, int head_dim);
+
+// "NVIDIA H200, compute capability 9.0, CUDA 13.0": what GPU 0 is.
 std::string cuda_device_name();
 
 }  // namespace nanovllm

@@ -36,7 +36,7 @@ __global__ void linear_f32_kernel(float* out, const float* x, const W* weight, c
   __shared__ float x_tile[kTileTokens][kTileK];
   __shared__ float w_tile[kTileOutputs][kTileK + 1];
   const int tx = threadIdx.x, ty = threadIdx.y;
-  const int64_t first_n = blockIdx.x * int64_t(kTileOutputs), first_t = blockIdx.y * int64_t(kTileTokens);
+  const int64_t first_n = blockIdx.y * int64_t(kTileOutputs), first_t = blockIdx.x * int64_t(kTileTokens);
   const int64_t begin = blockIdx.z * s.segment, end = begin + s.segment;
   const int64_t n = first_n + tx, t = first_t + ty;
   float sum = 0;
@@ -68,7 +68,7 @@ __device__ uint32_t pair_at(const T* row, int64_t k, int64_t end, bool valid) {
 template <class T, class Out>
 __global__ void chain_kernel(Out* out, const T* x, const T* weight, const float* bias, Shape s) {
   const int lane = threadIdx.x, group = lane / 4, pair = lane % 4 * 2;
-  const int64_t n = blockIdx.x * int64_t(8) + group, t = blockIdx.y * int64_t(16) + group;
+  const int64_t n = blockIdx.y * int64_t(8) + group, t = blockIdx.x * int64_t(16) + group;
   const int64_t begin = blockIdx.z * s.segment, end = begin + s.segment;
   const T* w = weight + n * s.k;
   const T *x0 = x + t * s.x_stride, *x1 = x0 + 8 * s.x_stride;
@@ -79,7 +79,7 @@ __global__ void chain_kernel(Out* out, const T* x, const T* weight, const float*
                            pair_at(x0, k + pair + 8, end, has_0), pair_at(x1, k + pair + 8, end, has_1)};
     mma<T>(sum, a, pair_at(w, k + pair, end, has_n), pair_at(w, k + pair + 8, end, has_n));
   }
-  const int64_t first_n = blockIdx.x * int64_t(8) + pair;
+  const int64_t first_n = blockIdx.y * int64_t(8) + pair;
   for (int i = 0; i < 4; ++i) {
     const int64_t row = t + i / 2 * 8, column = first_n + i % 2;
     if (row >= s.num_tokens || column >= s.out_features) continue;
@@ -94,6 +94,36 @@ __global__ void add_bias_kernel(Out* out, const float* sums, const float* bias, 
   const int64_t t = blockIdx.x;
   for (int64_t i = threadIdx.x; i < width; i += blockDim.x)
     out[t * out_stride + i] = round_to<Out>(sums[t * sums_stride + i] + bias[i]);
+}
+
+__global__ void count_differing_kernel(const uint16_t* a, const uint16_t* b, int64_t row, int64_t a_stride,
+                                       int64_t b_stride, unsigned* count) {
+  for (int64_t i = threadIdx.x; i < row; i += blockDim.x)
+    if (a[blockIdx.x * a_stride + i] != b[blockIdx.x * b_stride + i]) atomicAdd(count, 1u);
+}
+
+// Whether the first rows of each segment of `sums` are those of the plain chain.
+bool is_the_chain(Context& ctx, const LinearArgs& a, const Tensor& sums) {
+  const int64_t num_segments = sums.rank == 3 ? sums.shape[0] : 1,
+                num_rows = std::min<int64_t>(16, a.x.shape[0]);
+  const int64_t width = a.weight.out_features,
+                halves = int64_t(dtype_bytes(sums.dtype)) / 2;  // 16-bit words an element
+  const DeviceBuffer memory(*ctx.ops.device, size_t(num_segments * num_rows * width * halves * 2), "linear"),
+      count(*ctx.ops.device, sizeof(unsigned), "linear");
+  const Tensor want = sums.rank == 3
+                          ? Tensor::view(memory.data(), sums.dtype, {num_segments, num_rows, width})
+                          : Tensor::view(memory.data(), sums.dtype, {num_rows, width});
+  linear_chain(ctx, {.out = want, .x = a.x.slice(0, num_rows), .weight = a.weight, .bias = {}});
+  for (int64_t s = 0; s < num_segments; ++s) {
+    const Tensor got = sums.rank == 3 ? sums[s] : sums, right = sums.rank == 3 ? want[s] : want;
+    count_differing_kernel<<<unsigned(num_rows), 256, 0, stream_of(ctx)>>>(
+        got.ptr<uint16_t>(), right.ptr<uint16_t>(), width * halves, got.stride[0] * halves, width * halves,
+        static_cast<unsigned*>(count.data()));
+  }
+  check_launch("linear");
+  unsigned differing = 0;
+  check(cudaMemcpy(&differing, count.data(), sizeof differing, cudaMemcpyDeviceToHost), "linear");
+  return differing == 0;
 }
 
 void check_weight_dtype(const LinearArgs& a) {
@@ -133,7 +163,7 @@ void store_weight(Context&, const StoreWeightArgs& a) {
 void linear_f32(Context& ctx, const LinearArgs& a) {
   const Shape s = shape_of(a);
   if (s.num_tokens == 0 || s.out_features == 0) return;
-  const dim3 grid(blocks_for(s.out_features, kTileOutputs), blocks_for(s.num_tokens, kTileTokens),
+  const dim3 grid(blocks_for(s.num_tokens, kTileTokens), blocks_for(s.out_features, kTileOutputs),
                   unsigned(num_segments_of(a)));
   with_dtype(a.weight.dtype, [&]<class W>(W) {
     linear_f32_kernel<W><<<grid, dim3(kTileOutputs, kTileTokens), 0, stream_of(ctx)>>>(
@@ -147,7 +177,7 @@ void linear_chain(Context& ctx, const LinearArgs& a) {
   check_weight_dtype(a);
   const Shape s = shape_of(a);
   if (s.num_tokens == 0 || s.out_features == 0) return;
-  const dim3 grid(blocks_for(s.out_features, 8), blocks_for(s.num_tokens, 16), unsigned(num_segments_of(a)));
+  const dim3 grid(blocks_for(s.num_tokens, 16), blocks_for(s.out_features, 8), unsigned(num_segments_of(a)));
   const auto launch = [&]<class T, class Out>(T, Out) {
     chain_kernel<T, Out><<<grid, 32, 0, stream_of(ctx)>>>(
         a.out.ptr<Out>(), a.x.ptr<T>(), static_cast<const T*>(a.weight.data),
@@ -182,7 +212,7 @@ void linear_mma(Context& ctx, const LinearArgs& a) {
                         .out_stride = sums.stride[sums.rank == 3 ? 1 : 0],
                         .out_batch_stride = s.segment_stride,
                         .num_batches = int(num_segments_of(a))};
-  if (!state_of(ctx).lt.multiply(product, stream_of(ctx))) {
+  if (!state_of(ctx).lt.multiply(product, stream_of(ctx), [&] { return is_the_chain(ctx, a, sums); })) {
     linear_chain(ctx, a);
     return;
   }

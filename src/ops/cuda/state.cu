@@ -11,21 +11,30 @@ namespace cuda {
 
 void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
+  cudaGetLastError();  // it would be taken for the next op's
   fail(ErrorKind::kDevice, what, ": CUDA says ", cudaGetErrorName(status), " (", cudaGetErrorString(status),
        ")");
 }
 
-State::State() { check(cudaStreamCreate(&stream), "stream"); }
+State::State() {
+  if (!lt.found())
+    warn("cuda: libcublasLt.so.13 is not found, so products run in plain kernels, many times slower");
+  check(cudaStreamCreate(&stream), "stream");
+}
 State::~State() { cudaStreamDestroy(stream); }
 
 namespace {
 
+__global__ void probe_kernel() {}
+
 void* allocate(size_t bytes) {
   void* data = nullptr;
-  if (cudaMalloc(&data, bytes) != cudaSuccess) {
+  const cudaError_t status = cudaMalloc(&data, bytes);
+  if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // it stays the last error otherwise
     return nullptr;
   }
+  check(status, "memory");
   check(cudaMemset(data, 0, bytes), "memory");
   return data;
 }
@@ -98,6 +107,14 @@ std::string cuda_unavailable() {
   if (properties.major < 8)
     return std::string(properties.name) + " has compute capability " + std::to_string(properties.major) +
            "." + std::to_string(properties.minor) + ", want at least 8.0";
+  cudaFuncAttributes attributes{};
+  cudaError_t usable = cudaFree(nullptr);  // makes a context
+  if (usable == cudaSuccess) usable = cudaFuncGetAttributes(&attributes, cuda::probe_kernel);
+  if (usable != cudaSuccess) {
+    cudaGetLastError();
+    return std::string(properties.name) + " cannot be used: CUDA says " + cudaGetErrorString(usable) +
+           " (its memory may be full, it may be another's alone, or the driver too old for this program)";
+  }
   return "";
 }
 

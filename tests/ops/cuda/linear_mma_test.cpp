@@ -55,22 +55,42 @@ TEST_P(LinearMmaTest, HasTheBitsOfThePlainChain) {
 }
 
 TEST_P(LinearMmaTest, HasThemForAsManyTokensAsAStepMayHave) {
-  for (const int64_t tokens : {4096, 8192, 16384}) {
-    const DeviceValues x(dtype(), {tokens, 1024}, random_values(size_t(tokens) * 1024, 3, dtype()));
-    const DeviceValues weight(dtype(), {1024, 1024}, random_values(1024 * 1024, 4, dtype(), 0.05f));
-    for (const int64_t segments : {1, 4}) {
-      const auto [fast, plain] = both(x, weight, segments, segments > 1 ? DType::kF32 : dtype());
-      EXPECT_TRUE(fast == plain) << tokens << " tokens, " << segments << " segments";
+  for (const Shape& shape : {Shape{"0.6B down", 1024, 3072, 4}, Shape{"0.6B gate_up", 6144, 1024, 1},
+                             Shape{"4B qkv", 6144, 2560, 1}}) {
+    const DeviceValues weight(dtype(), {shape.outputs, shape.inputs},
+                              random_values(size_t(shape.outputs * shape.inputs), 4, dtype(), 0.05f));
+    for (const int64_t tokens : {4096, 8192, 16384}) {
+      const DeviceValues x(dtype(), {tokens, shape.inputs},
+                           random_values(size_t(tokens * shape.inputs), 3, dtype()));
+      const auto [fast, plain] =
+          both(x, weight, shape.num_segments, shape.num_segments > 1 ? DType::kF32 : dtype());
+      EXPECT_TRUE(fast == plain) << shape.name << ", " << tokens << " tokens";
     }
   }
 }
 
 TEST_P(LinearMmaTest, LogitsAreFloat32) {
-  const DeviceValues weight(dtype(), {151936, 1024}, random_values(size_t{151936} * 1024, 5, dtype(), 0.05f));
-  for (const int64_t tokens : {1, 3, 64}) {
-    const DeviceValues x(dtype(), {tokens, 1024}, random_values(size_t(tokens) * 1024, 6, dtype()));
-    const auto [fast, plain] = both(x, weight, 1, DType::kF32);
-    EXPECT_TRUE(fast == plain) << tokens;
+  for (const int64_t inputs : {1024, 2560}) {
+    const DeviceValues weight(dtype(), {151936, inputs},
+                              random_values(size_t(151936 * inputs), 5, dtype(), 0.05f));
+    for (const int64_t tokens : {1, 3, 64, 256}) {
+      const DeviceValues x(dtype(), {tokens, inputs}, random_values(size_t(tokens * inputs), 6, dtype()));
+      const auto [fast, plain] = both(x, weight, 1, DType::kF32);
+      EXPECT_TRUE(fast == plain) << tokens;
+    }
+  }
+}
+
+// Qwen2's qkv: added in float32, before the sum is rounded.
+TEST_P(LinearMmaTest, ABiasIsAddedToTheChain) {
+  const DeviceValues weight(dtype(), {1152, 896}, random_values(1152 * 896, 12, dtype(), 0.05f)),
+      bias(DType::kF32, {1152}, random_values(1152, 13, dtype()));
+  for (const int64_t tokens : {1, 8, 65, 512}) {
+    const DeviceValues x(dtype(), {tokens, 896}, random_values(size_t(tokens * 896), 14, dtype()));
+    for (const DType out : {dtype(), DType::kF32}) {
+      const auto [fast, plain] = both(x, weight, 1, out, bias);
+      EXPECT_TRUE(fast == plain) << tokens;
+    }
   }
 }
 

@@ -23,7 +23,7 @@ class RowsMmaTest : public MmaTest {
 INSTANTIATE_MMA_TEST(RowsMmaTest);
 
 TEST_P(RowsMmaTest, RmsNorm) {
-  for (const int64_t width : {16, 100, 128, 1024, 5000}) {
+  for (const int64_t width : {16, 100, 128, 1024, 5000, 12288, 16384}) {
     const auto x = random_values(size_t(3 * width), 1, dtype()),
                w = random_values(size_t(width), 2, DType::kF32, 2);
     const DeviceValues dx(dtype(), {3, width}, x), dw(DType::kF32, {width}, w), out(dtype(), {3, width});

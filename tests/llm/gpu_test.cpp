@@ -1,0 +1,98 @@
+// The engine on a GPU: memory by arithmetic, and what it says when there is too little. Skipped where there is none.
+#include "llm/llm.h"
+#include "models/golden.h"
+#include "ops/cuda/cuda_ops.h"
+
+namespace nanovllm {
+namespace {
+
+class LlmOnGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!cuda_unavailable().empty()) GTEST_SKIP() << cuda_unavailable();
+  }
+
+  EngineConfig config(double share = 0.9) const {
+    return {.model = test::demo_model(), .device = "cuda", .num_threads = 1, .gpu_memory_utilization = share};
+  }
+};
+
+TEST_F(LlmOnGpu, TakesNoMoreThanItsShare) {
+  const Memory before = cuda_device().memory();
+  const double others = double(before.total - before.available);
+  const double share = (others + 2e9) / double(before.total);
+  const LLM llm(config(share));
+  const Memory after = cuda_device().memory();
+  // The driver gives memory in pieces of 2 MiB: one for each of two buffers a layer, and some for weights.
+  EXPECT_LE(double(after.total - after.available), share * double(after.total) + 256e6);
+  const MemoryPlan& plan = llm.runner().memory_plan();
+  EXPECT_GT(double(plan.num_blocks) * double(plan.kv_block_bytes), 1e9);
+}
+
+TEST_F(LlmOnGpu, TooSmallAShareIsRefusedWithTheNumbers) {
+  test::expect_error(ErrorKind::kOutOfMemory, "gpu_memory_utilization: is 0.0001, ",
+                     [&] { LLM llm(config(0.0001)); });
+}
+
+TEST_F(LlmOnGpu, MoreBlocksThanMemoryIsAnError) {
+  EngineConfig many = config();
+  many.num_kvcache_blocks = 1 << 20;
+  test::expect_error(ErrorKind::kOutOfMemory, "num_kvcache_blocks: is 1048576, which with activations takes ",
+                     [&] { LLM llm(many); });
+  LLM llm(config());  // and what had been taken is given back
+}
+
+TEST_F(LlmOnGpu, WhatOnlyTheCpuHasIsRefused) {
+  EngineConfig wrong = config();
+  wrong.tensor_parallel_size = 2;
+  test::expect_error(ErrorKind::kUnsupported, "tensor_parallel_size: is 2, want 1 with device cuda",
+                     [&] { LLM llm(wrong); });
+  wrong = config();
+  wrong.instruction_set = "portable";
+  test::expect_error(ErrorKind::kConfig, "instruction_set: is portable, want none with device cuda",
+                     [&] { LLM llm(wrong); });
+  wrong = config();
+  wrong.dtype = "float16";
+  test::expect_error(ErrorKind::kUnsupported, "dtype: is float16, and the model's weights are bf16",
+                     [&] { LLM llm(wrong); });
+}
+
+TEST_F(LlmOnGpu, TwoModelsShareIt) {
+  LLM one(config(0.3)), other(config(0.6));
+  const std::vector<Prompt> prompts{Prompt(std::string("Once upon a time"))};
+  const std::vector<SamplingParams> params{{.temperature = 0, .max_tokens = 20}};
+  EXPECT_EQ(one.generate(prompts, params)[0].token_ids, other.generate(prompts, params)[0].token_ids);
+}
+
+// Fed with the reference's own tokens, bf16 finds the same one likeliest wherever float32's lead is beyond what bf16 may be off.
+TEST_F(LlmOnGpu, Bf16FindsTheSameTokensLikeliest) {
+  const ModelConfig model = read_model_config(test::demo_model());
+  ModelRunner exact(test::demo_model(), model, test::small_runner(cpu_ops(), 2)),
+      bf16(test::demo_model(), model, test::small_runner(cuda_ops(DType::kBF16)));
+  int num_sure = 0;
+  for (uint32_t seed = 0; seed < 4; ++seed) {
+    std::vector<TokenId> ids{806, 675, 258, 505};  // "Once upon a time"
+    for (uint32_t i = 0; i < 60; ++i) ids.push_back(TokenId((seed * 977 + i * i * 31) % 6000));
+    const auto want = test::run_prompt(exact, ids, int(ids.size())).logits,
+               got = test::run_prompt(bf16, ids, int(ids.size())).logits;
+    const float bound = 3e-2f * test::largest(want);
+    EXPECT_LE(test::largest_difference(got, want), bound);
+    const size_t vocab = want.size() / ids.size();
+    for (size_t t = 0; t < ids.size(); ++t) {
+      std::vector<float> row(want.begin() + std::ptrdiff_t(t * vocab),
+                             want.begin() + std::ptrdiff_t((t + 1) * vocab));
+      const auto best = std::max_element(row.begin(), row.end()) - row.begin();
+      const float top = row[size_t(best)];
+      std::nth_element(row.begin(), row.begin() + 1, row.end(), std::greater<>());
+      if (top - row[1] <= 2 * bound) continue;
+      ++num_sure;
+      const auto first = got.begin() + std::ptrdiff_t(t * vocab);
+      EXPECT_EQ(std::max_element(first, first + std::ptrdiff_t(vocab)) - first, best)
+          << seed << ", token " << t;
+    }
+  }
+  EXPECT_GT(num_sure, 20);
+}
+
+}  // namespace
+}  // namespace nanovllm
