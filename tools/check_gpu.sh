@@ -178,12 +178,18 @@ if [ $num_checks = 0 ]; then
 fi
 if [ -n "$results" ]; then
   python3 - "$figures" "$results" "$(cat "$dir/commit")" "$("$nanovllm" doctor --json)" <<'END'
-import datetime, json, sys
+import datetime, json, re, sys
 figures, results, commit, doctor = sys.argv[1:]
 rows = [dict(zip(("name", "value", "unit"), line.split(" ", 2))) for line in open(figures).read().splitlines()]
+# Measured on one H200 with the same model and workload, each in a run of its own.
+vllm = {"gpu.throughput.0.6b": 22172, "gpu.latency.0.6b.ctx128": 1.64, "gpu.latency.0.6b.ctx1024": 1.73, "gpu.ttft.1024": 18.7}
 for row in rows:
     row["value"] = float(row["value"])
-json.dump({"what": "gpu", "machine": json.loads(doctor)["cuda_device"], "date": datetime.date.today().isoformat(), "commit": commit,
+    if row["name"] in vllm:
+        row |= {"rival": "vLLM 0.26.0", "rival_value": vllm[row["name"]]}
+doctor = json.loads(doctor)
+driver = re.search(r"[0-9]+[.][0-9]+[.][0-9]+", doctor["nvidia_driver"]).group()
+json.dump({"what": "gpu", "machine": f"{doctor['cuda_device']}, driver {driver}", "date": datetime.date.today().isoformat(), "commit": commit,
            "command": "tools/check_gpu.sh", "model": "random Qwen3-0.6B bf16, seed 0", "rows": rows}, open(results, "w"), indent=1)
 END
 fi

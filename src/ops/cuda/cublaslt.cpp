@@ -70,7 +70,10 @@ CublasLt::CublasLt() {
   void* file = nullptr;
   for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12"})
     if (!file) file = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (!file) return;
+  if (!file) {
+    problem_ = "libcublasLt.so.13 is not found";
+    return;
+  }
   library_ = std::make_unique<Library>();
   Library& lt = *library_;
   lt.file = file;
@@ -90,15 +93,11 @@ CublasLt::CublasLt() {
   const bool complete = lt.create && lt.destroy && lt.matmul && lt.get_heuristic && lt.create_operation &&
                         lt.destroy_operation && lt.set_operation && lt.create_layout && lt.destroy_layout &&
                         lt.set_layout && lt.create_preference && lt.destroy_preference && lt.set_preference;
-  if (!complete) {  // another library of that name
-    dlclose(file);
-    library_.reset();
-  } else if (const cublasStatus_t status = lt.create(&lt.handle); status != CUBLAS_STATUS_SUCCESS) {
-    dlclose(file);
-    library_.reset();
-    fail(ErrorKind::kDevice, "cuBLASLt: cannot start, status ", int(status),
-         ": is the GPU's memory held by others?");
-  }
+  const cublasStatus_t status = complete ? lt.create(&lt.handle) : CUBLAS_STATUS_NOT_INITIALIZED;
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  problem_ = "libcublasLt cannot start, status " + std::to_string(int(status));
+  dlclose(file);
+  library_.reset();
 }
 
 CublasLt::~CublasLt() {

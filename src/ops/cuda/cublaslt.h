@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "tensor/dtype.h"
 
@@ -32,8 +33,8 @@ class CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  // throws Error(kDevice): the library is there and cannot start
-  bool found() const { return library_ != nullptr; }
+  // Why the library does not serve; empty: it does.
+  const std::string& problem() const { return problem_; }
 
   // false: the library is not there, or has no kernel for this shape and alignment, or one that was judged wrong. stream:
   // cudaStream_t. is_right: called behind the first product of an algorithm.
@@ -41,7 +42,8 @@ class CublasLt {
 
  private:
   struct Library;
-  std::unique_ptr<Library> library_;  // null: not there
+  std::unique_ptr<Library> library_;  // null: see problem()
+  std::string problem_;
 };
 
 }  // namespace nanovllm::cuda

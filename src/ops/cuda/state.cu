@@ -17,8 +17,8 @@ void check(cudaError_t status, const char* what) {
 }
 
 State::State() {
-  if (!lt.found())
-    warn("cuda: libcublasLt.so.13 is not found, so products run in plain kernels, many times slower");
+  if (!lt.problem().empty())
+    warn("cuda: " + lt.problem() + ", so products run in plain kernels, many times slower");
   check(cudaStreamCreate(&stream), "stream");
 }
 State::~State() { cudaStreamDestroy(stream); }
