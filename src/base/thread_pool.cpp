@@ -8,9 +8,8 @@
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
-#include <fstream>
 #include <mutex>
-#include <string>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -20,6 +19,7 @@
 #endif
 
 #include "base/assert.h"
+#include "base/cgroup.h"
 #include "base/error.h"
 
 namespace nanovllm {
@@ -173,11 +173,8 @@ void ThreadPool::run_tasks(int64_t count, Task task) {
 int usable_processors() {
   cpu_set_t set;
   int count = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (file >> quota >> period && quota != "max" && period > 0)
-    count = std::min(count, std::max(1, int(std::ceil(std::stod(quota) / period))));
+  if (const std::optional<double> quota = cgroup_processors())
+    count = std::min(count, int(std::ceil(*quota)));
   return std::max(1, count);
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/cgroup.h"
 #include "base/thread_pool.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cuda/cuda_ops.h"
@@ -62,20 +63,10 @@ std::string first_line(const char* path) {
   return line;
 }
 
-// Of cpu.max, "200000 100000": 2 processors. null: "max", no limit
-ordered_json cgroup_processors() {
-  std::istringstream words(first_line("/sys/fs/cgroup/cpu.max"));
-  double quota = 0, period = 0;
-  if (words >> quota >> period && period > 0) return quota / period;
-  return nullptr;
-}
-
 // null: no limit
-ordered_json cgroup_memory() {
-  std::istringstream words(first_line("/sys/fs/cgroup/memory.max"));
-  uint64_t bytes = 0;
-  if (words >> bytes) return bytes;
-  return nullptr;
+template <class Number>
+ordered_json or_null(const std::optional<Number>& limit) {
+  return limit ? ordered_json(*limit) : ordered_json();
 }
 
 // Their names, as the driver says them.
@@ -118,9 +109,9 @@ ordered_json examine() {
           {"instruction_sets", sets},
           {"processors", sysconf(_SC_NPROCESSORS_ONLN)},
           {"affinity", affinity_count()},
-          {"cgroup_processors", cgroup_processors()},
+          {"cgroup_processors", or_null(cgroup_processors())},
           {"memory_available_bytes", available_memory()},
-          {"cgroup_memory_bytes", cgroup_memory()},
+          {"cgroup_memory_bytes", or_null(cgroup_memory_limit())},
           {"read_bandwidth_gb_per_s", measure_bandwidth(num_threads)},
           {"nvidia_gpus", nvidia_gpus()},
           {"nvidia_driver", first_line("/proc/driver/nvidia/version")},

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/assert.h"
+#include "base/cgroup.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "tensor/device.h"
@@ -85,16 +86,26 @@ std::vector<double> read_bandwidth(int num_threads) {
   return rates(double(share) * num_threads, seconds);
 }
 
+std::optional<size_t> cgroup_memory_limit(const std::filesystem::path& root) {
+  std::optional<size_t> least;
+  for (const std::filesystem::path& folder : cgroup_folders(root))
+    if (const size_t limit = read_number(folder / "memory.max"); limit > 0)  // "max": no limit
+      least = std::min(least.value_or(limit), limit);
+  return least;
+}
+
 size_t available_memory(const std::filesystem::path& root) {
-  const std::filesystem::path cgroup = root / "sys/fs/cgroup";
   size_t available = read_number_after(root / "proc/meminfo", "MemAvailable:") << 10;
-  const size_t limit = read_number(cgroup / "memory.max");  // "max": no limit
-  if (limit == 0) return available;
-  const size_t cache = read_number_after(cgroup / "memory.stat", "inactive_file") +
-                       read_number_after(cgroup / "memory.stat", "active_file");
-  const size_t current = read_number(cgroup / "memory.current");
-  const size_t used = current - std::min(current, cache);
-  return std::min(available, limit - std::min(limit, used));
+  for (const std::filesystem::path& folder : cgroup_folders(root)) {
+    const size_t limit = read_number(folder / "memory.max");
+    if (limit == 0) continue;
+    const size_t cache = read_number_after(folder / "memory.stat", "inactive_file") +
+                         read_number_after(folder / "memory.stat", "active_file");
+    const size_t current = read_number(folder / "memory.current");
+    const size_t used = current - std::min(current, cache);
+    available = std::min(available, limit - std::min(limit, used));
+  }
+  return available;
 }
 
 }  // namespace nanovllm

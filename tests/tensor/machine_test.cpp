@@ -38,6 +38,21 @@ TEST(Machine, AvailableMemoryIsCutByTheCgroup) {
   EXPECT_EQ(in_cgroup("9000\n", "500\n", "inactive_file 1000\n"), 9000u);
 }
 
+TEST(Machine, EveryControlGroupAboveMayLimit) {
+  test::ScratchFolder root;
+  root.write("proc/meminfo", "MemAvailable: 1000 kB\n");
+  root.write("proc/self/cgroup", "0::/outer/inner\n");
+  EXPECT_EQ(cgroup_memory_limit(root.path()), std::nullopt);
+  root.write("sys/fs/cgroup/outer/memory.max", "9000\n");
+  root.write("sys/fs/cgroup/outer/memory.current", "5000\n");
+  root.write("sys/fs/cgroup/outer/inner/memory.max", "max\n");
+  EXPECT_EQ(cgroup_memory_limit(root.path()), 9000u);
+  EXPECT_EQ(available_memory(root.path()), 4000u);
+  root.write("sys/fs/cgroup/outer/inner/memory.max", "3000\n");
+  EXPECT_EQ(cgroup_memory_limit(root.path()), 3000u);
+  EXPECT_EQ(available_memory(root.path()), 3000u);
+}
+
 TEST(Machine, TheHostDeviceTellsIt) {
   const Memory memory = host_device().memory();
   EXPECT_GT(memory.available, size_t{1} << 20);
