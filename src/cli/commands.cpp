@@ -257,8 +257,10 @@ Command add_throughput(CLI::App& bench) {
                                         "many requests together; by default nano-vllm's own benchmark, token "
                                         "for token, and its context of 4096 as far as the model has it");
   app.footer(R"(Examples:
-  nanovllm bench throughput models/demo --num-prompts 16 --max-output-len 128
-  nanovllm bench throughput models/demo --num-prompts 4 --tensor-parallel-size 2)");
+  nanovllm bench throughput models/demo --num-prompts 8 --max-input-len 128 \
+      --max-output-len 128
+  nanovllm bench throughput models/demo --num-prompts 2 --max-output-len 100 \
+      --tensor-parallel-size 2)");
   add_bench_flags(app, *options);
   app.add_option("--num-prompts", options->num_prompts, "requests, all at once")->capture_default_str();
   app.add_option("--min-input-len", options->min_input_len, "shortest prompt, in tokens")

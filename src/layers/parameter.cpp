@@ -105,6 +105,31 @@ void Parameter::load(Context& ctx, const Checkpoint& checkpoint) {
   is_matrix_ ? load_matrix(ctx, checkpoint) : load_vector(ctx, checkpoint);
 }
 
+void Parameter::load_dummy(Context& ctx, DType dtype, std::span<const std::byte> table,
+                           std::mt19937_64& random) {
+  ASSERT(!weight_.defined() && !values_.defined());
+  if (!is_matrix_) {
+    store_vector(ctx, std::vector<float>(size_t(rows()), 1.0f));
+    return;
+  }
+  storage_ =
+      DeviceBuffer(*ctx.ops.device, weight_bytes(ctx.ops, dtype, rows(), in_features()), parts_[0].name);
+  weight_ = {storage_.data(), dtype, rows(), in_features()};
+  const int64_t size = int64_t(table.size() / dtype_bytes(dtype)), at_once = size / 2 / in_features();
+  ASSERT(at_once >= 1);
+  for (int64_t first = 0, count; first < rows(); first += count) {
+    count = std::min(at_once, rows() - first);
+    const uint64_t begin = random() % uint64_t(size - count * in_features());
+    store_weight(ctx, {.weight = weight_,
+                       .rows = {.data = table.data() + begin * dtype_bytes(dtype),
+                                .dtype = dtype,
+                                .num_rows = count,
+                                .in_features = in_features(),
+                                .row_stride = in_features()},
+                       .first_row = first});
+  }
+}
+
 void Parameter::load_matrix(Context& ctx, const Checkpoint& checkpoint) {
   DType dtype = find(checkpoint, parts_[0]).dtype;
   for (const ParameterPart& part : parts_)
@@ -145,6 +170,10 @@ void Parameter::load_vector(Context& ctx, const Checkpoint& checkpoint) {
     for (int64_t i = 0; i < range.count; ++i)
       values.push_back(widen(tensor.data.data(), tensor.dtype, range.begin + i));
   }
+  store_vector(ctx, values);
+}
+
+void Parameter::store_vector(Context& ctx, const std::vector<float>& values) {
   storage_ = DeviceBuffer(*ctx.ops.device, values.size() * sizeof(float), parts_[0].name);
   ctx.ops.device->upload(storage_.data(), values.data(), storage_.bytes());
   values_ = Tensor::view(storage_.data(), DType::kF32, {int64_t(values.size())});

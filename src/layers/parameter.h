@@ -10,6 +10,8 @@
 // file.
 #pragma once
 
+#include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +49,9 @@ class Parameter {
   void check(const Checkpoint& checkpoint) const;
   // Reads this rank's share, once. throws Error: as check()
   void load(Context& ctx, const Checkpoint& checkpoint);
+  // Instead, once: a matrix of pieces of `table`, rows of `dtype` end to end of which any beginning will do, each from a place of
+  // its own (random); a vector of ones. For what does not look at the answer. table: at least two rows
+  void load_dummy(Context& ctx, DType dtype, std::span<const std::byte> table, std::mt19937_64& random);
 
   const Weight& weight() const { return weight_; }  // of a matrix, after load
   const Tensor& values() const { return values_; }  // of a vector, after load: [rows] f32
@@ -68,6 +73,7 @@ class Parameter {
   const CheckpointTensor& find(const Checkpoint& checkpoint, const ParameterPart& part) const;
   void load_matrix(Context& ctx, const Checkpoint& checkpoint);
   void load_vector(Context& ctx, const Checkpoint& checkpoint);
+  void store_vector(Context& ctx, const std::vector<float>& values);
 
   bool is_matrix_;
   std::vector<ParameterPart> parts_;

@@ -11,6 +11,7 @@ struct EngineConfig {
   std::filesystem::path model;  // a Hugging Face folder: config.json, *.safetensors, tokenizer.json
   std::string device = "auto";
   std::string dtype = "auto";
+  std::string load_format = "auto";
   int tensor_parallel_size = 1;
   int num_threads = 0;
   int max_model_len = 0;
@@ -31,6 +32,8 @@ void visit_options(Config& config, Visitor&& visit) {
   visit("dtype", config.dtype,
         "of activations and KV cache on a GPU: bfloat16, float16, float32, or auto: the model's own; the CPU "
         "computes in float32");
+  visit("load_format", config.load_format,
+        "auto: the folder's safetensors; dummy: random weights of config.json's shapes, for benchmarks");
   visit("tensor_parallel_size", config.tensor_parallel_size,
         "ranks that share the work of every layer: 1, 2 or 4, on the CPU threads; no answer depends on it");
   visit("num_threads", config.num_threads, "CPU threads (0: every processor that this process may use)");

@@ -80,7 +80,8 @@ RunnerConfig make_runner_config(const EngineConfig& config, const ModelConfig& m
           .block_size = config.kvcache_block_size > 0 ? config.kvcache_block_size : ops.default_block_size,
           .num_blocks = std::max(0, config.num_kvcache_blocks),
           .max_kv_bytes = size_t(config.cpu_kvcache_space * double(size_t{1} << 30)),
-          .gpu_memory_utilization = config.gpu_memory_utilization};
+          .gpu_memory_utilization = config.gpu_memory_utilization,
+          .dummy_weights = config.load_format == "dummy"};
 }
 
 }  // namespace nanovllm

@@ -1,5 +1,7 @@
 #include "models/load.h"
 
+#include <cstring>
+#include <random>
 #include <set>
 
 #include "base/error.h"
@@ -56,6 +58,24 @@ void check_parameters(const Checkpoint& checkpoint, const std::string& where, De
 
 void load_parameters(Context& ctx, const Checkpoint& checkpoint, Decoder& model) {
   model.visit_parameters([&](Parameter& parameter) { parameter.load(ctx, checkpoint); });
+}
+
+void load_dummy_parameters(Context& ctx, uint64_t seed, Decoder& model) {
+  constexpr size_t kTableSize = size_t{1} << 21;  // elements: of the widest matrix at least two rows
+  constexpr float kUniform =
+      0.02f * 1.7320508f;  // half the width of a uniform distribution with that deviation
+  const DType dtype = model.config().dtype.value_or(DType::kBF16);
+  std::mt19937_64 random(seed);
+  std::vector<std::byte> table(kTableSize * dtype_bytes(dtype));
+  for (size_t i = 0; i < kTableSize; ++i) {
+    const float value = float(int32_t(random())) * 0x1p-31f * kUniform;
+    const uint16_t half = dtype == DType::kF16 ? float_to_f16(value) : float_to_bf16(value);
+    if (dtype == DType::kF32)
+      std::memcpy(&table[4 * i], &value, 4);
+    else
+      std::memcpy(&table[2 * i], &half, 2);
+  }
+  model.visit_parameters([&](Parameter& parameter) { parameter.load_dummy(ctx, dtype, table, random); });
 }
 
 }  // namespace nanovllm

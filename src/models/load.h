@@ -15,4 +15,8 @@ void check_parameters(const Checkpoint& checkpoint, const std::string& where, De
 // Reads this rank's share of each. throws Error(kOutOfMemory)
 void load_parameters(Context& ctx, const Checkpoint& checkpoint, Decoder& model);
 
+// Instead: random weights as of a model just initialised, matrices of config().dtype (bf16 where it names none) with a standard
+// deviation of 0.02, norms of ones, biases too. The same for the same seed, backend and ranks; nothing is read. For benchmarks.
+void load_dummy_parameters(Context& ctx, uint64_t seed, Decoder& model);
+
 }  // namespace nanovllm

@@ -48,7 +48,9 @@ ModelRunner::ModelRunner(const std::filesystem::path& model_folder, const ModelC
         workers_[size_t(rank)] = std::make_unique<Worker>(model_config, config, ranks_.comm(rank));
       },
       kForever);
-  {
+  if (config.dummy_weights) {
+    ranks_.run([&](int rank) { workers_[size_t(rank)]->load_dummy(0); }, kForever);
+  } else {
     const Checkpoint checkpoint = open_checkpoint(model_folder);
     check_memory_for(checkpoint, model_folder, *config.ops->device);
     check_parameters(checkpoint, model_folder.string(), workers_[0]->model());

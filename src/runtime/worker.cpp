@@ -26,10 +26,20 @@ Worker::State Worker::make_state(const OpTable& ops) {
   return {ops.make_state(), ops.release_state};
 }
 
-void Worker::load(const Checkpoint& checkpoint) {
+template <class Load>
+void Worker::with_loading_context(Load&& load) {
   Arena none(*config_.ops->device, 0);
   Context ctx{.ops = *config_.ops, .arena = none, .comm = comm_, .threads = &threads_, .state = state_.get()};
-  load_parameters(ctx, checkpoint, model_);
+  load(ctx);
+}
+
+void Worker::load(const Checkpoint& checkpoint) {
+  with_loading_context([&](Context& ctx) { load_parameters(ctx, checkpoint, model_); });
+}
+
+void Worker::load_dummy(uint64_t seed) {
+  with_loading_context(
+      [&](Context& ctx) { load_dummy_parameters(ctx, seed + uint64_t(comm_.rank()), model_); });
 }
 
 MemoryPlan Worker::measure() {

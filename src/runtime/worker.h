@@ -28,6 +28,7 @@ struct RunnerConfig {
   size_t max_kv_bytes = 0;  // on the host; 0: a quarter of the memory that is available after loading
   double gpu_memory_utilization = 0.9;  // of a GPU's memory: weights, activations and KV cache together
   int64_t num_valid_tokens = 0;         // ids that may be sampled; 0: all of the vocabulary
+  bool dummy_weights = false;           // random ones; nothing but config.json is read
   bool logits_for_all_rows = false;     // scoring and tests: room for logits of every token of a step
 
   BatchLimits batch_limits() const;
@@ -39,6 +40,7 @@ class Worker {
   Worker(const ModelConfig& model_config, const RunnerConfig& config, Communicator& comm);
 
   void load(const Checkpoint& checkpoint);
+  void load_dummy(uint64_t seed);  // instead: models/load.h
   // After load, on any thread: what this rank will take, num_blocks aside.
   MemoryPlan measure();
   void allocate(int num_blocks);  // after measure
@@ -57,6 +59,8 @@ class Worker {
 
  private:
   Context context();
+  template <class Load>
+  void with_loading_context(Load&& load);
   using State = std::unique_ptr<void, void (*)(void*)>;
   static State make_state(const OpTable& ops);
   Tensor forward(Context& ctx, const Batch& batch);

@@ -8,7 +8,21 @@ import shutil
 import sys
 import unittest
 
-from program import DEMO, Program, run
+from program import DEMO, GOLDEN, Program, run
+
+
+class DummyWeights(Program):
+    def test_a_config_is_enough_for_a_benchmark(self):
+        (self.folder / "config.json").write_text((GOLDEN / "qwen3-tied-bf16" / "config.json").read_text())
+        bench = ("bench", "latency", str(self.folder), "--context", "9", "--output-len", "3", "--runs", "1")
+        self.expect_error(run(*bench), "safetensors")
+        hashes = []
+        for _ in range(2):
+            result = run(*bench, "--load-format", "dummy", "--json")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            hashes.append(json.loads(result.stdout)["last_logits"])
+        self.assertEqual(hashes[0], hashes[1])
+        self.expect_error(run(*bench, "--load-format", "gguf"), "load_format: is gguf, want one of auto, dummy")
 
 
 class Names(Program):

@@ -42,6 +42,8 @@ TEST(EngineConfig, RefusesWhatMakesNoSense) {
     test::expect_error(ErrorKind::kConfig, ", want more than 0 and at most 1", [&] { check_config(config); });
   }
   expect_refused("device: is tpu, want one of auto, cpu, cuda", [](EngineConfig& c) { c.device = "tpu"; });
+  expect_refused("load_format: is gguf, want one of auto, dummy",
+                 [](EngineConfig& c) { c.load_format = "gguf"; });
   expect_refused("dtype: is int8, want one of auto, bfloat16, float16, float32",
                  [](EngineConfig& c) { c.dtype = "int8"; });
 }
@@ -53,7 +55,7 @@ TEST(EngineConfig, EveryOptionHasANameAndAHelpText) {
     EXPECT_TRUE(names.insert(name).second) << name;
     EXPECT_GT(std::string(help).size(), 10u) << name;
   });
-  EXPECT_EQ(names.size(), 13u);
+  EXPECT_EQ(names.size(), 14u);
 }
 
 }  // namespace

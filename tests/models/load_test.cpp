@@ -241,6 +241,34 @@ TEST(Load, EachTensorIsReadInItsOwnDtype) {
             f32);
 }
 
+TEST(Load, DummyWeightsFillEveryParameterWithoutAFile) {
+  const auto filled = [](uint64_t seed, TensorParallel tp) {
+    test::ScratchFolder folder;
+    test::write_tiny_model(folder, tiny_checkpoint());
+    Decoder model(read_model_config(folder.path()), host_device(), 64, tp);
+    test::OpBench bench;
+    load_dummy_parameters(bench.ctx, seed, model);
+    std::map<std::string, Rows> values;
+    model.visit_parameters([&](const Parameter& parameter) {
+      values[parameter.parts()[0].name] = test::read_parameter(parameter);
+    });
+    return values;
+  };
+  const auto values = filled(1, {});
+  for (const auto& [name, rows] : values) {
+    std::set<float> different;
+    for (const auto& row : rows)
+      for (const float value : row) {
+        EXPECT_LE(std::fabs(value), name.find("norm") != std::string::npos ? 1.0f : 0.035f) << name;
+        different.insert(value);
+      }
+    EXPECT_EQ(different.size() == 1, name.find("norm") != std::string::npos) << name;
+  }
+  EXPECT_EQ(filled(1, {}), values);
+  EXPECT_NE(filled(2, {}), values);
+  EXPECT_EQ(filled(1, {.rank = 1, .size = 2}).size(), values.size());
+}
+
 // A GPU's tensor cores want both sides of a product in one type; norms stay float32 all the same.
 TEST(Load, AMatrixOfAnotherTypeThanTheBackendsIsNamed) {
   OpTable ops = cpu_ops();
