@@ -82,7 +82,8 @@ std::vector<std::string> nvidia_gpus() {
 }
 
 bool can_open_library(const char* name) {
-  void* library = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+  // Kept mapped: what some libraries take when they are loaded would otherwise count as leaked.
+  void* library = dlopen(name, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
   if (library) dlclose(library);
   return library != nullptr;
 }
