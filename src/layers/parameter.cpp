@@ -1,7 +1,6 @@
 #include "layers/parameter.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/assert.h"
 #include "base/error.h"
@@ -23,17 +22,6 @@ std::string shape_text(const std::vector<int64_t>& shape) {
                                TensorParallel tp) {
   fail(ErrorKind::kUnsupported, name, ": has ", size, " ", what, ", want a multiple of ", num_shards,
        " to split them over ", tp.size, " ranks");
-}
-
-float widen(const std::byte* data, DType dtype, int64_t index) {
-  if (dtype == DType::kF32) {
-    float value;
-    std::memcpy(&value, data + 4 * index, 4);
-    return value;
-  }
-  uint16_t bits;
-  std::memcpy(&bits, data + 2 * index, 2);
-  return dtype == DType::kBF16 ? bf16_to_float(bits) : f16_to_float(bits);
 }
 
 }  // namespace
@@ -168,7 +156,7 @@ void Parameter::load_vector(Context& ctx, const Checkpoint& checkpoint) {
     const CheckpointTensor& tensor = find(checkpoint, part);
     const Range range = rows_of(part);
     for (int64_t i = 0; i < range.count; ++i)
-      values.push_back(widen(tensor.data.data(), tensor.dtype, range.begin + i));
+      values.push_back(read_float(tensor.data.data(), tensor.dtype, range.begin + i));
   }
   store_vector(ctx, values);
 }

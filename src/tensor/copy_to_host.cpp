@@ -1,33 +1,18 @@
 #include "tensor/copy_to_host.h"
 
-#include <cstring>
-
 #include "base/assert.h"
 
 namespace nanovllm {
 namespace {
 
-float widened(const std::byte* element, DType dtype) {
-  if (dtype == DType::kF32) {
-    float value;
-    std::memcpy(&value, element, sizeof value);
-    return value;
-  }
-  uint16_t bits;
-  std::memcpy(&bits, element, sizeof bits);
-  return dtype == DType::kBF16 ? bf16_to_float(bits) : f16_to_float(bits);
-}
-
 // The last dimension is contiguous, the others need not be. data: the tensor's first element.
 void append(const Tensor& tensor, const std::byte* data, std::vector<float>& values) {
-  const size_t element = dtype_bytes(tensor.dtype);
   if (tensor.rank > 1) {
     for (int64_t i = 0; i < tensor.shape[0]; ++i)
-      append(tensor[i], data + size_t(i * tensor.stride[0]) * element, values);
+      append(tensor[i], data + size_t(i * tensor.stride[0]) * dtype_bytes(tensor.dtype), values);
     return;
   }
-  for (int64_t i = 0; i < tensor.shape[0]; ++i)
-    values.push_back(widened(data + size_t(i) * element, tensor.dtype));
+  for (int64_t i = 0; i < tensor.shape[0]; ++i) values.push_back(read_float(data, tensor.dtype, i));
 }
 
 }  // namespace

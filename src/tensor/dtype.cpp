@@ -1,6 +1,7 @@
 #include "tensor/dtype.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "base/assert.h"
 
@@ -44,6 +45,17 @@ uint16_t float_to_f16(float value) {
   if (magnitude < 0x1p-14f) return uint16_t(sign | uint16_t(std::nearbyint(magnitude * 0x1p24f)));
   const uint32_t bits = std::bit_cast<uint32_t>(magnitude) - (uint32_t{112} << 23);
   return uint16_t(sign | (bits + 0xFFF + (bits >> 13 & 1)) >> 13);
+}
+
+float read_float(const std::byte* data, DType dtype, int64_t index) {
+  if (dtype == DType::kF32) {
+    float value;
+    std::memcpy(&value, data + 4 * index, sizeof value);
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, data + 2 * index, sizeof bits);
+  return dtype == DType::kBF16 ? bf16_to_float(bits) : f16_to_float(bits);
 }
 
 }  // namespace nanovllm

@@ -19,6 +19,9 @@ inline float bf16_to_float(uint16_t bits) { return std::bit_cast<float>(uint32_t
 // IEEE binary16, subnormals, infinities and NaN included.
 float f16_to_float(uint16_t bits);
 
+// Element `index` of an array of f32, f16 or bf16 at any address, widened exactly.
+float read_float(const std::byte* data, DType dtype, int64_t index);
+
 // To the nearest, ties to even; what is too large becomes infinite, NaN stays NaN.
 uint16_t float_to_bf16(float value);
 uint16_t float_to_f16(float value);

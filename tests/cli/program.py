@@ -2,9 +2,12 @@
 
 A test is called with PROGRAM SOURCE_DIR.
 """
+import json
+import math
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -33,6 +36,17 @@ class Program(unittest.TestCase):
         shutil.copytree(GOLDEN / name, folder)
         for file in folder.iterdir():
             file.chmod(0o644)
+        return folder
+
+    def model_with_nan(self, name="llama-tied-f32"):
+        """A golden model whose last norm has a weight that is no number."""
+        folder = self.model(name)
+        file = folder / "model.safetensors"
+        data = bytearray(file.read_bytes())
+        length = struct.unpack("<Q", data[:8])[0]
+        begin = 8 + length + json.loads(data[8:8 + length])["model.norm.weight"]["data_offsets"][0]
+        data[begin:begin + 4] = struct.pack("<f", math.nan)
+        file.write_bytes(data)
         return folder
 
     def expect_error(self, result, *parts, code=1):

@@ -229,13 +229,7 @@ class Trace(Program):
             self.assertIn("requires --chat", result.stderr)
 
     def test_numbers_that_are_none_are_seen(self):
-        folder = self.model("llama-tied-f32")
-        file = folder / "model.safetensors"
-        data = bytearray(file.read_bytes())
-        length = struct.unpack("<Q", data[:8])[0]
-        begin = 8 + length + json.loads(data[8:8 + length])["model.norm.weight"]["data_offsets"][0]
-        data[begin:begin + 4] = struct.pack("<f", math.nan)
-        file.write_bytes(data)
+        folder = self.model_with_nan()
         steps = json.loads(run("inspect", str(folder), "--trace", "5 6", "--json").stdout)["steps"]
         self.assertEqual([step["num_nan"] for step in steps[-2:]], [1, 320])
         self.assertEqual(steps[-3]["num_nan"], 0)

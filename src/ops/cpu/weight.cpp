@@ -18,7 +18,8 @@ T read_element(const std::byte* p, int64_t index) {
   return value;
 }
 
-float read_float(const std::byte* p, DType dtype, int64_t index) {
+// As read_float of tensor/dtype.h, inline: the loops below are over single elements.
+float read_inline(const std::byte* p, DType dtype, int64_t index) {
   switch (dtype) {
     case DType::kF16:
       return f16_to_float(read_element<uint16_t>(p, index));
@@ -62,7 +63,7 @@ void store_weight(Context& ctx, const StoreWeightArgs& a) {
     if (w.dtype == DType::kF32) {
       fill_lanes(reinterpret_cast<float*>(panel), w.dtype, w.in_features, first, last,
                  [&](int row, int64_t k) {
-                   return read_float(a.rows.data, a.rows.dtype, (source_row + row) * stride + k);
+                   return read_inline(a.rows.data, a.rows.dtype, (source_row + row) * stride + k);
                  });
     } else {
       fill_lanes(reinterpret_cast<uint16_t*>(panel), w.dtype, w.in_features, first, last,
@@ -96,7 +97,7 @@ void embedding(Context& ctx, const EmbeddingArgs& a) {
                              size_t(row / kPanelWidth) * panel_bytes(a.table.dtype, hidden_size);
     const int position = line_position(a.table.dtype, int(row % kPanelWidth));
     for (int64_t k = 0; k < hidden_size; ++k)
-      out[k] = flush_denormal(read_float(panel, a.table.dtype, k * kPanelWidth + position));
+      out[k] = flush_denormal(read_inline(panel, a.table.dtype, k * kPanelWidth + position));
   });
 }
 

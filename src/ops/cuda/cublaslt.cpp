@@ -162,34 +162,31 @@ bool CublasLt::multiply(const Product& p, void* stream, const std::function<bool
     lt.destroy_preference(preference);
     found = lt.algorithms.emplace(key, ok ? std::optional(Algorithm{result.algo}) : std::nullopt).first;
   }
-  bool done = false, refused = false;
-  int last_status = 0;
+  cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
   if (found->second) {
     const cublasLtMatrixLayout_t b = make_b(p.num_tokens), d = make_d(p.num_tokens);
     const float one = 1, zero = 0;
-    const cublasStatus_t status =
-        lt.matmul(lt.handle, operation, &one, p.weight, a, p.x, b, &zero, p.out, d, p.out, d,
-                  &found->second->value, nullptr, 0, static_cast<cudaStream_t>(stream));
+    status = lt.matmul(lt.handle, operation, &one, p.weight, a, p.x, b, &zero, p.out, d, p.out, d,
+                       &found->second->value, nullptr, 0, static_cast<cudaStream_t>(stream));
     lt.destroy_layout(b);
     lt.destroy_layout(d);
-    // A kernel for the rounded shape may not take this one: nothing has run then.
-    done = status == CUBLAS_STATUS_SUCCESS;
-    refused = !done && status != CUBLAS_STATUS_NOT_SUPPORTED && status != CUBLAS_STATUS_INVALID_VALUE;
-    if (refused) last_status = int(status);
   }
   lt.destroy_layout(a);
   lt.destroy_operation(operation);
-  if (refused) fail(ErrorKind::kDevice, "linear: cuBLASLt gave status ", last_status);
-  if (!done) {
+  if (status != CUBLAS_STATUS_SUCCESS) {
     cudaGetLastError();  // what the library may have left is not the next op's
-  } else if (!found->second->judged) {
+    // A kernel for the rounded shape may not take this one: nothing has run then.
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return false;
+    fail(ErrorKind::kDevice, "linear: cuBLASLt gave status ", int(status));
+  }
+  if (!found->second->judged) {
     found->second->judged = true;
     if (!is_right()) {
       found->second.reset();
       return false;
     }
   }
-  return done;
+  return true;
 }
 
 }  // namespace nanovllm::cuda

@@ -1,4 +1,6 @@
 // The CUDA backend's tables, one for each T.
+#include <array>
+
 #include "ops/cuda/cuda_ops.h"
 #include "ops/cuda/kernels.cuh"
 
@@ -6,34 +8,25 @@ namespace nanovllm {
 namespace cuda {
 namespace {
 
-constexpr std::pair<std::string_view, std::string_view> kMmaTexts[] = {
-    {"embedding", "copies rows"},
-    {"linear", "cuBLASLt without workspace, or a chain of m16n8k16 where it has no kernel"},
-    {"rms_norm", "16 lanes, one fixed tree"},
-    {"add_rms_norm", "adds partial sums and residual in the same pass"},
-    {"rope", "pairs of a head"},
-    {"silu_and_mul", "element by element"},
-    {"store_kv", "rows of a head, block by block"},
-    {"copy_blocks", "copies whole blocks"},
-    {"attention", "m16n8k16, chunks of 128 keys, merged in order"},
-    {"sum_segments", "element by element"},
-    {"gather_rows", "copies rows"},
-    {"sample", "a thread block a row; thresholds found eight bits at a time"},
-    {"norm_rope_store", "norms of heads, RoPE and the write of k and v in one pass, half a warp a head"}};
-constexpr std::pair<std::string_view, std::string_view> kF32Texts[] = {
-    {"embedding", "widens rows"},
-    {"linear", "one chain of FMAs an output; weights widened as they are read"},
-    {"rms_norm", "16 lanes, one fixed tree"},
-    {"add_rms_norm", "adds partial sums and residual in the same pass"},
-    {"rope", "pairs of a head"},
-    {"silu_and_mul", "element by element"},
-    {"store_kv", "rows of a head, block by block"},
-    {"copy_blocks", "copies whole blocks"},
-    {"attention", "a thread block a row, chunks of 128 keys, merged in order"},
-    {"sum_segments", "element by element"},
-    {"gather_rows", "copies rows"},
-    {"sample", "a thread block a row; thresholds found eight bits at a time"},
-    {"norm_rope_store", "norms of heads, RoPE and the write of k and v in one pass, half a warp a head"}};
+constexpr auto kernel_texts(bool f32) {
+  return std::to_array<std::pair<std::string_view, std::string_view>>(
+      {{"embedding", f32 ? "widens rows" : "copies rows"},
+       {"linear", f32 ? "one chain of FMAs an output; weights widened as they are read"
+                      : "cuBLASLt without workspace, or a chain of m16n8k16 where it has no kernel"},
+       {"rms_norm", "16 lanes, one fixed tree"},
+       {"add_rms_norm", "adds partial sums and residual in the same pass"},
+       {"rope", "pairs of a head"},
+       {"silu_and_mul", "element by element"},
+       {"store_kv", "rows of a head, block by block"},
+       {"copy_blocks", "copies whole blocks"},
+       {"attention", f32 ? "a thread block a row, chunks of 128 keys, merged in order"
+                         : "m16n8k16, chunks of 128 keys, merged in order"},
+       {"sum_segments", "element by element"},
+       {"gather_rows", "copies rows"},
+       {"sample", "a thread block a row; thresholds found eight bits at a time"},
+       {"norm_rope_store", "norms of heads, RoPE and the write of k and v in one pass, half a warp a head"}});
+}
+constexpr auto kMmaTexts = kernel_texts(false), kF32Texts = kernel_texts(true);
 
 OpTable make_table(DType dtype) {
   const bool f32 = dtype == DType::kF32;

@@ -1,5 +1,4 @@
 // Linear layers (ops/linear.h), and weights: row-major, as a checkpoint has them.
-#include <cstring>
 #include <vector>
 
 #include "ops/cuda/cuda_ops.h"
@@ -150,12 +149,8 @@ void store_weight(Context&, const StoreWeightArgs& a) {
   }
   std::vector<float> row(size_t(a.rows.in_features));
   for (int64_t r = 0; r < a.rows.num_rows; ++r) {
-    const std::byte* from = a.rows.data + 2 * size_t(r * a.rows.row_stride);
-    for (size_t i = 0; i < row.size(); ++i) {
-      uint16_t bits;
-      std::memcpy(&bits, from + 2 * i, 2);
-      row[i] = a.rows.dtype == DType::kBF16 ? bf16_to_float(bits) : f16_to_float(bits);
-    }
+    for (size_t i = 0; i < row.size(); ++i)
+      row[i] = read_float(a.rows.data, a.rows.dtype, r * a.rows.row_stride + int64_t(i));
     check(cudaMemcpy(to + size_t(r) * width, row.data(), width, cudaMemcpyHostToDevice), "store_weight");
   }
 }
