@@ -20,7 +20,7 @@ double rounded(double value) {
 
 }  // namespace
 
-void Report::add(const std::string& name, std::vector<double> values, const std::string& unit) {
+void Report::add(const std::string& name, std::vector<double> values, const std::string& unit, double floor) {
   std::sort(values.begin(), values.end());
   nlohmann::ordered_json row{{"name", name},
                              {"value", rounded(values[values.size() / 2])},
@@ -29,7 +29,9 @@ void Report::add(const std::string& name, std::vector<double> values, const std:
                              {"runs", values.size()},
                              {"unit", unit}};
   std::cout << name << " " << row["value"] << " " << unit << " (" << row["min"] << " to " << row["max"]
-            << ")\n";
+            << ")";
+  if (floor > 0) std::cout << ", floor " << (row["floor"] = rounded(floor));
+  std::cout << "\n";
   rows_.push_back(row);
 }
 

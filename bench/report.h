@@ -12,8 +12,8 @@ namespace nanovllm::bench {
 
 class Report {
  public:
-  // values: one a run. Prints the row too.
-  void add(const std::string& name, std::vector<double> values, const std::string& unit);
+  // values: one a run; floor: what the machine would allow at best, 0: not told. Prints the row too.
+  void add(const std::string& name, std::vector<double> values, const std::string& unit, double floor = 0);
 
   // path: bench/results/<machine>/<what>.json. throws Error(kDevice)
   void write(const std::string& path, const std::string& machine, const std::string& commit,

@@ -12,7 +12,7 @@ usage: tools/check_gpu.sh --pack DIR                      build the preset cuda 
                                                           and a table of figures; FILE gets the figures as JSON
        tools/check_gpu.sh --sanitize DIR                  the op tests and a short generate under compute-sanitizer
 
-NAME is one of: doctor ops ptx models llm generate score differs requests bench. Logs are in DIR/logs. Exit 0 if nothing failed.
+NAME is one of: doctor ops ptx models llm generate score differs requests memory start bench bench_ops. Logs are in DIR/logs. Exit 0 if nothing failed.
 END
 }
 
@@ -33,9 +33,9 @@ dir=$(cd "$1" && pwd)
 if [ $mode = pack ]; then
   set -e
   cmake --preset cuda >"$dir/logs/configure.log"
-  cmake --build --preset cuda --target nanovllm test_ops test_models test_llm >"$dir/logs/build.log" ||
+  cmake --build --preset cuda --target nanovllm test_ops test_models test_llm bench_gpu >"$dir/logs/build.log" ||
     { tail -n 30 "$dir/logs/build.log"; exit 1; }
-  for program in src/cli/nanovllm tests/ops/test_ops tests/models/test_models tests/llm/test_llm; do
+  for program in src/cli/nanovllm tests/ops/test_ops tests/models/test_models tests/llm/test_llm bench/bench_gpu; do
     strip -o "$dir/$(basename $program)" build/cuda/$program
   done
   ldd "$dir/nanovllm" | sed -n 's/.*\(lib\(simdjson\|pcre2-8\|utf8proc\)[^ ]*\) => \([^ ]*\) .*/\3/p' | while read -r library; do
@@ -125,8 +125,35 @@ many_requests() {
   [ -n "$roomy" ] && [ "$roomy" = "$tight" ] && echo "10000 requests: $roomy with a large cache and a small one"
 }
 
+# From the command to the first token of the 0.6B model, its files in the page cache.
+time_to_start() {
+  make_model || return 1
+  cat "$model"/*.safetensors >/dev/null
+  local begin end
+  begin=$(date +%s.%N)
+  "$nanovllm" bench latency "$model" --device cuda --context 8 --output-len 1 --runs 1 || return 1
+  end=$(date +%s.%N)
+  figure gpu.start.0.6b "$(python3 -c "print(f'{$end - $begin:.4g}')")" s
+}
+
 # json_number FILE KEY [FACTOR]
 json_number() { python3 -c "import json, sys; print(f'{json.load(open(sys.argv[1]))[sys.argv[2]] * float(sys.argv[3]):.4g}')" "$1" "$2" "${3-1}"; }
+# Two sizes at three shares of the memory, then two processes at once: each runs in what the plan left it. The answers need no
+# weights that say something.
+run_at() {  # MODEL SHARE
+  "$nanovllm" bench throughput "$dir/config-$1" --device cuda --load-format dummy --gpu-memory-utilization "$2" --num-prompts 64 \
+    --max-input-len 2000 --max-output-len 20 --min-output-len 1 | grep -E "requests|blocks|answers"
+}
+shares_of_memory() {
+  local size share
+  for size in 0.6b 8b; do
+    [ -e "$dir/config-$size" ] || python3 tools/make_random_checkpoint.py "$dir/config-$size" --preset $size --config-only || return 1
+    for share in 0.5 0.9 0.99; do run_at $size $share || return 1; done
+  done
+  run_at 8b 0.5 &
+  run_at 0.6b 0.4 && wait $! && echo "0.6B and 8B at shares 0.5, 0.9 and 0.99, and beside each other"
+}
+
 bench() {
   make_model || return 1
   local out=$dir/logs/bench.json context
@@ -170,7 +197,10 @@ check generate "$nanovllm" generate models/demo --device cuda "Once upon a time"
 check score compare_scores
 check differs count_differing
 check requests many_requests
+check memory shares_of_memory
+check start time_to_start
 check bench bench
+check bench_ops "$dir/bench_gpu" "$dir/logs/gpu_ops.json" --commit "$(sed 's/-dirty//' "$dir/commit")"
 column -t "$figures" 2>/dev/null || cat "$figures"
 if [ $num_checks = 0 ]; then
   usage >&2

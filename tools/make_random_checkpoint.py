@@ -237,6 +237,7 @@ def parse_args():
     parser.add_argument("--dtype", choices=DTYPES, default="bf16")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--shard-size", type=byte_count, metavar="SIZE", help="most bytes of tensors in a file: 500MB, 5GB")
+    parser.add_argument("--config-only", action="store_true", help="no weights: for nanovllm's --load-format dummy")
     parser.add_argument("--tokenizer", metavar="DIR", help="copy tokenizer.json and tokenizer_config.json from here")
     for size in SIZES:
         parser.add_argument("--" + size.replace("_", "-"), type=positive, metavar="N", help="instead of the preset's")
@@ -267,11 +268,14 @@ def main():
     began = time.monotonic()
     os.makedirs(args.out, exist_ok=True)
     write_configs(args.out, config, args.dtype)
-    count = write_weights(args.out, config, args.dtype, args.seed, args.shard_size)
+    count = 0 if args.config_only else write_weights(args.out, config, args.dtype, args.seed, args.shard_size)
     if args.tokenizer:
         for name in ("tokenizer.json", "tokenizer_config.json"):
             if os.path.isfile(os.path.join(args.tokenizer, name)):
                 shutil.copyfile(os.path.join(args.tokenizer, name), os.path.join(args.out, name))
+    if args.config_only:
+        print(f"{args.out}: config.json, no weights")
+        return
     how = "independent draws" if numpy else f"no numpy, so values repeat every {TABLE_SIZE:,} (see --help)"
     print(f"{args.out}: {count:,} parameters in {args.dtype}, {time.monotonic() - began:.1f} s, {how}")
 

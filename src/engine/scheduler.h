@@ -58,6 +58,8 @@ class Scheduler {
 
   // In place of update(), when the step could not be run: its sequences end with kError and this reason, all others go on.
   void fail_step(const std::string& reason);
+  // No step can be run any more: every sequence ends with kError and this reason.
+  void fail_all(const std::string& reason);
 
   // Ends all sequences of a request, waiting or running. False: there is none. Not between schedule and update.
   bool abort(RequestId id);
@@ -84,6 +86,7 @@ class Scheduler {
   void wait(std::unique_ptr<Sequence> sequence);
   // Tokens of running_[index] for this step, and the rows of those that share its prompt, if that is complete.
   void take(size_t index, int& budget);
+  static void fail(Sequence& sequence, const std::string& reason);
   void remove_finished();
   void begin(Sequence& sequence);  // it is admitted for the first time
   void append_token(Sequence& sequence, TokenId id, Clock::time_point now);

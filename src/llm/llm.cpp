@@ -49,6 +49,7 @@ struct LLM::State {
   };
 
   RequestOutput make_output(const Sequence& sequence, Stream& stream) const;
+  void end_step(const std::exception& error);  // that could not be run
 
   ModelConfig model_config;
   GenerationConfig generation_config;
@@ -61,6 +62,7 @@ struct LLM::State {
   std::unique_ptr<Scheduler> scheduler;
   std::map<StreamKey, Stream> streams;
   RequestId next_id = 1;
+  std::string failure;
   StepStats last_step;
 };
 
@@ -71,6 +73,7 @@ LLM& LLM::operator=(LLM&&) noexcept = default;
 bool LLM::has_unfinished() const {
   return state_->scheduler->has_unfinished() || state_->scheduler->has_finished();
 }
+const std::string& LLM::failure() const { return state_->failure; }
 int LLM::max_model_len() const { return state_->max_model_len; }
 const StepStats& LLM::last_step() const { return state_->last_step; }
 const ModelConfig& LLM::model_config() const { return state_->model_config; }
@@ -120,6 +123,8 @@ const ChatTemplate& LLM::chat_template() const {
 }
 
 RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
+  if (!failure().empty())
+    fail(ErrorKind::kDevice, "the device failed, want a restart of the process: ", failure());
   check_sampling_params(params, state_->model_config.vocab_size);
   auto sequence = std::make_unique<Sequence>();
   if (prompt.token_ids) {
@@ -179,6 +184,13 @@ RequestOutput LLM::State::make_output(const Sequence& sequence, Stream& stream) 
   return output;
 }
 
+void LLM::State::end_step(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  if (!known || known->kind() != ErrorKind::kDevice) return scheduler->fail_step(error.what());
+  failure = error.what();
+  scheduler->fail_all(failure);
+}
+
 std::vector<RequestOutput> LLM::step() {
   const Clock::time_point start = Clock::now();
   const Batch* scheduled = nullptr;
@@ -186,7 +198,7 @@ std::vector<RequestOutput> LLM::step() {
     scheduled = &state_->scheduler->schedule();
     if (scheduled->num_tokens() > 0) state_->scheduler->update(state_->runner->run(*scheduled));
   } catch (const std::exception& error) {
-    state_->scheduler->fail_step(error.what());
+    state_->end_step(error);
     throw;
   }
 

@@ -108,14 +108,16 @@ class LLM {
   // A conversation as the model's template writes it. throws Error: the model has none, or it refuses the messages
   Prompt chat_prompt(std::span<const ChatMessage> messages) const;
 
-  // throws Error(kRequest): the prompt or a parameter is wrong
+  // throws Error(kRequest): the prompt or a parameter is wrong; Error(kDevice): failure() says why
   RequestId add_request(const Prompt& prompt, const SamplingParams& params);
-  // throws Error: the step could not be run (a device failed); its requests have ended with kError, all
-  // others go on
+  // throws Error: the step could not be run; its requests have ended with kError, all others go on. Error(kDevice): the
+  // device failed, so all requests have ended with kError
   std::vector<RequestOutput> step();
   // Ends a request; the last outputs of its completions come from the next step(). False: there is none of this id.
   bool abort(RequestId id);
   bool has_unfinished() const;
+  // Why no request can run any more: the device failed, and only a new process has it back. Empty: all is well.
+  const std::string& failure() const;
 
   // All answers, in the order of the prompts: n for each, so completion i of prompt p is at p · n + i where all have
   // the same n. One set of parameters for all, or one for each prompt. A prompt that is refused gets its completions

@@ -114,6 +114,13 @@ class MakeRandomCheckpoint(unittest.TestCase):
         self.assertEqual(len(tensors), 3 + 11)
         self.assertEqual(tensors["lm_head.weight"][:2], ("F16", [320, 32]))
 
+    def test_a_config_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = run(f"{folder}/m", "--preset", "8b", "--config-only")
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertEqual(json.loads(Path(folder, "m", "config.json").read_text())["hidden_size"], 4096)
+            self.assertEqual(list(Path(folder, "m").glob("*.safetensors*")), [])
+
     def test_shards_hold_the_same_values(self):
         whole = read(self.make("whole") / "model.safetensors")
         folder = self.make("shards", "--shard-size", "60KB")

@@ -358,6 +358,23 @@ TEST(Scheduler, AStepThatCouldNotRunEndsOnlyItsSequences) {
   EXPECT_EQ(scheduler.blocks().num_free_blocks(), 50);
 }
 
+TEST(Scheduler, ADeviceThatIsGoneEndsAllThatRunsAndWaits) {
+  Scheduler scheduler(limits(2, 8), {});
+  for (RequestId id = 0; id < 4; ++id) scheduler.add(make_sequence(id, ids(4), {.max_tokens = 3}));
+  step(scheduler);
+  scheduler.schedule();
+  scheduler.fail_all("the device is gone");
+  scheduler.check_integrity();
+  EXPECT_FALSE(scheduler.has_unfinished());
+  const auto finished = scheduler.take_finished();
+  ASSERT_EQ(finished.size(), 4u);
+  for (const auto& sequence : finished) {
+    EXPECT_EQ(sequence->finish_reason, FinishReason::kError);
+    EXPECT_EQ(sequence->error, "the device is gone");
+  }
+  EXPECT_EQ(scheduler.blocks().num_free_blocks(), 50);
+}
+
 TEST(Scheduler, NothingToDoIsAnEmptyStep) {
   Scheduler scheduler(limits(2, 8), {});
   EXPECT_FALSE(scheduler.has_unfinished());

@@ -1,7 +1,10 @@
 // The engine on a GPU: memory by arithmetic, and what it says when there is too little. Skipped where there is none.
+#include <iostream>
+
 #include "llm/llm.h"
 #include "models/golden.h"
 #include "ops/cuda/cuda_ops.h"
+#include "parallel/thread_ranks.h"
 
 namespace nanovllm {
 namespace {
@@ -62,6 +65,50 @@ TEST_F(LlmOnGpu, TwoModelsShareIt) {
   const std::vector<Prompt> prompts{Prompt(std::string("Once upon a time"))};
   const std::vector<SamplingParams> params{{.temperature = 0, .max_tokens = 20}};
   EXPECT_EQ(one.generate(prompts, params)[0].token_ids, other.generate(prompts, params)[0].token_ids);
+}
+
+// A kernel reads where nothing is: CUDA takes nothing more of this process.
+void lose_the_gpu() {
+  const OpTable& ops = cuda_ops(DType::kF32);
+  Arena none(*ops.device, 0);
+  ThreadRanks ranks(1);
+  Context ctx{.ops = ops, .arena = none, .comm = ranks.comm(0), .state = ops.make_state()};
+  const auto nowhere = [](DType dtype, std::initializer_list<int64_t> shape) {
+    return Tensor::view(reinterpret_cast<void*>(4096), dtype, shape);
+  };
+  embedding(ctx, {.out = nowhere(DType::kF32, {1, 64}),
+                  .token_ids = nowhere(DType::kI32, {1}),
+                  .table = {reinterpret_cast<void*>(4096), DType::kF32, 64, 64}});
+}
+
+[[noreturn]] void lose_the_gpu_between_steps(EngineConfig config) {
+  config.max_num_seqs = 1;
+  LLM llm(config);
+  const Prompt prompt(std::vector<TokenId>{1, 2, 3});
+  llm.add_request(prompt, {.max_tokens = 5, .ignore_eos = true});
+  llm.add_request(prompt, {.max_tokens = 5, .ignore_eos = true});  // waits
+  llm.step();
+  lose_the_gpu();
+  size_t num_failed = 0;
+  try {
+    llm.step();
+  } catch (const Error& error) {
+    std::cerr << error.what() << '\n';
+  }
+  while (llm.has_unfinished())
+    for (const RequestOutput& output : llm.step()) num_failed += output.finish_reason == FinishReason::kError;
+  std::cerr << num_failed << " requests failed\n";
+  try {
+    llm.add_request(prompt, {});
+  } catch (const Error& error) {
+    std::cerr << error.what() << '\n';
+  }
+  std::_Exit(llm.failure().empty() ? 1 : 7);
+}
+
+TEST_F(LlmOnGpu, AGpuThatFailsEndsAllRequestsAndIsSaid) {
+  EXPECT_EXIT(lose_the_gpu_between_steps(config(0.3)), testing::ExitedWithCode(7),
+              "CUDA says cudaErrorIllegalAddress.*\n2 requests failed\n.*device failed, want a restart");
 }
 
 // Fed with the reference's own tokens, bf16 finds the same one likeliest wherever float32's lead is beyond what bf16 may be off.

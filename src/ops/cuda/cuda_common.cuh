@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "ops/context.h"
 #include "ops/cuda/cublaslt.h"
+#include "ops/cuda/uploads.h"
 
 namespace nanovllm::cuda {
 
@@ -32,6 +33,7 @@ struct State {
   // One that waits for, and is waited for by, the copies of cuda_device(): upload, ops and download run in this order.
   cudaStream_t stream = nullptr;
   CublasLt lt;
+  Uploads uploads;
 };
 
 inline State& state_of(const Context& ctx) { return *static_cast<State*>(ctx.state); }

@@ -1,6 +1,4 @@
 // Linear layers (ops/linear.h), and weights: row-major, as a checkpoint has them.
-#include <vector>
-
 #include "ops/cuda/cuda_ops.h"
 #include "ops/cuda/kernels.cuh"
 #include "ops/cuda/mma.cuh"
@@ -137,22 +135,10 @@ size_t weight_bytes(DType dtype, int64_t out_features, int64_t in_features) {
   return size_t(out_features) * size_t(in_features) * dtype_bytes(dtype);
 }
 
-void store_weight(Context&, const StoreWeightArgs& a) {
-  if (a.rows.num_rows == 0) return;
-  const size_t element = dtype_bytes(a.weight.dtype), width = size_t(a.rows.in_features) * element;
-  std::byte* to = static_cast<std::byte*>(a.weight.data) + size_t(a.first_row) * width;
-  if (a.rows.dtype == a.weight.dtype) {
-    check(cudaMemcpy2D(to, width, a.rows.data, size_t(a.rows.row_stride) * element, width,
-                       size_t(a.rows.num_rows), cudaMemcpyHostToDevice),
-          "store_weight");
-    return;
-  }
-  std::vector<float> row(size_t(a.rows.in_features));
-  for (int64_t r = 0; r < a.rows.num_rows; ++r) {
-    for (size_t i = 0; i < row.size(); ++i)
-      row[i] = read_float(a.rows.data, a.rows.dtype, r * a.rows.row_stride + int64_t(i));
-    check(cudaMemcpy(to + size_t(r) * width, row.data(), width, cudaMemcpyHostToDevice), "store_weight");
-  }
+void store_weight(Context& ctx, const StoreWeightArgs& a) {
+  const size_t row_bytes = weight_bytes(a.weight.dtype, 1, a.rows.in_features);
+  state_of(ctx).uploads.store(static_cast<std::byte*>(a.weight.data) + size_t(a.first_row) * row_bytes,
+                              a.weight.dtype, a.rows, stream_of(ctx));
 }
 
 void linear_f32(Context& ctx, const LinearArgs& a) {
