@@ -51,6 +51,14 @@ install_packages() {
     stop_with_log $logs/packages.log "The packages could not be installed:$missing"
 }
 
+# has_cuda_toolkit: whether the CUDA backend can be built here: nvcc, and the header of cuBLASLt, which some packages leave out.
+has_cuda_toolkit() {
+  local nvcc folder
+  nvcc=$(command -v nvcc) || return 1
+  folder=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
+  compgen -G "$folder/include/cublasLt.h" >/dev/null || compgen -G "$folder/targets/*/include/cublasLt.h" >/dev/null
+}
+
 # show_progress: ninja's output in, one line that counts up (terminal) or a line every tenth (elsewhere) out, on stderr.
 show_progress() {
   local line done total tenth last=-1
