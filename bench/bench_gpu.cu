@@ -187,25 +187,28 @@ void time_attention(Bench& bench, Report& report) {
     const AttentionMeta meta{.cu_seqlens_q = bench.make_ints({c.seqs + 1}, cu),
                              .seq_lens = bench.make_ints({c.seqs}, lens),
                              .block_table = bench.make_ints({c.seqs, blocks_each}, table),
-                             .slot_mapping = {}};
+                             .slot_mapping = {},
+                             .num_singles = c.queries == 1 ? c.seqs : 0};
     // A query sees the keys up to its own.
     const double seen = double(c.queries) * (double(c.keys) - double(c.queries - 1) / 2) * double(c.seqs);
     const double floor =
         std::max(us(kv_bytes, kReadRate), us(4 * seen * double(kHeads * kHeadDim), kFlopRate));
     const std::string name = c.queries == 1 ? "gpu.attention.decode.b" + std::to_string(c.seqs)
                                             : "gpu.attention.prefill.q" + std::to_string(c.queries);
+    std::vector<KvLayer> layers;
+    for (int i = 0; i < copies; ++i)
+      layers.push_back({.k = k[size_t(i)].data,
+                        .v = v[size_t(i)].data,
+                        .dtype = kT,
+                        .num_blocks = int(num_blocks),
+                        .block_size = int(kBlock),
+                        .num_kv_heads = int(kKvHeads),
+                        .head_dim = int(kHeadDim)});
+    Context planning = bench.ctx();
+    const Arena::Scope scope(planning.arena);
+    const AttentionMeta planned = plan_attention(planning, meta, layers[0], int(kHeads));
     bench.time(report, name + ".ctx" + std::to_string(c.keys), copies, floor, [&](Context& ctx, int i) {
-      attention(ctx, {.out = out,
-                      .q = q,
-                      .cache = {.k = k[size_t(i)].data,
-                                .v = v[size_t(i)].data,
-                                .dtype = kT,
-                                .num_blocks = int(num_blocks),
-                                .block_size = int(kBlock),
-                                .num_kv_heads = int(kKvHeads),
-                                .head_dim = int(kHeadDim)},
-                      .meta = meta,
-                      .scale = 0.088f});
+      attention(ctx, {.out = out, .q = q, .cache = layers[size_t(i)], .meta = planned, .scale = 0.088f});
     });
     bench.free_all();
   }

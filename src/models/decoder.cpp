@@ -139,6 +139,9 @@ Tensor Decoder::forward(Context& ctx, const ModelInput& in) const {
   const Tensor attn_out = ctx.arena.make(DType::kF32, {attn_sums, num_tokens, config_.hidden_size});
   const Tensor mlp_out = ctx.arena.make(DType::kF32, {mlp_sums, num_tokens, config_.hidden_size});
 
+  ModelInput planned = in;
+  planned.attn = plan_attention(ctx, in.attn, in.kv[0], layers_[0].self_attn.num_heads());
+
   embed_tokens_.forward(ctx, in.token_ids, residual);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const DecoderLayer& layer = layers_[i];
@@ -148,7 +151,7 @@ Tensor Decoder::forward(Context& ctx, const ModelInput& in) const {
       layer.input_layernorm.add_forward(ctx, mlp_out, residual, hidden);
     ctx.show("residual", int(i), residual);
     ctx.show("input_layernorm", int(i), hidden);
-    layer.self_attn.forward(ctx, in, rotary_, hidden, attn_out);
+    layer.self_attn.forward(ctx, planned, rotary_, hidden, attn_out);
     layer.post_attention_layernorm.add_forward(ctx, attn_out, residual, hidden);
     ctx.show("post_attention_layernorm", int(i), hidden);
     layer.mlp.forward(ctx, hidden, mlp_out);

@@ -57,7 +57,8 @@ class Attention {
   void forward(Context& ctx, const ModelInput& in, const RotaryEmbedding& rotary, const Tensor& hidden,
                const Tensor& partial_sums) const;
   int num_partial_sums() const { return o_proj_.num_partial_sums(); }
-  int num_kv_heads() const { return num_kv_heads_; }  // on this rank
+  int num_heads() const { return num_heads_; }  // on this rank
+  int num_kv_heads() const { return num_kv_heads_; }
 
   template <class Visitor>
   void visit_modules(Visitor&& visit) {

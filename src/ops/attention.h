@@ -34,10 +34,12 @@ inline constexpr int kAttentionChunk = 128;  // keys
 
 // Where each sequence of a step has its tokens and its blocks.
 struct AttentionMeta {
-  Tensor cu_seqlens_q;  // [num_seqs + 1] i32
-  Tensor seq_lens;      // [num_seqs] i32, this step's tokens included
-  Tensor block_table;   // [num_seqs, max_blocks] i32, -1 = none
-  Tensor slot_mapping;  // [num_tokens] i32
+  Tensor cu_seqlens_q;       // [num_seqs + 1] i32
+  Tensor seq_lens;           // [num_seqs] i32, this step's tokens included
+  Tensor block_table;        // [num_seqs, max_blocks] i32, -1 = none
+  Tensor slot_mapping;       // [num_tokens] i32
+  int64_t num_singles = -1;  // sequences with one query in this step; -1: not told
+  Tensor plan;               // of plan_attention: the backend's own
 };
 
 struct AttentionArgs {
@@ -49,6 +51,17 @@ struct AttentionArgs {
 };
 
 void attention(Context& ctx, const AttentionArgs& args);
+
+// What is worked out once for all layers of a step, in memory of the arena: meta with its plan, if the backend makes one for
+// such a cache. Attention gives the same bits with a plan and without.
+AttentionMeta plan_attention(Context& ctx, const AttentionMeta& meta, const KvLayer& cache, int num_heads);
+
+struct PlanAttentionArgs {
+  Tensor plan;
+  AttentionMeta meta;
+  KvLayer cache;
+  int num_heads = 0;
+};
 
 // One query head over its keys, in double: keys[i] and values[i] are what it may see.
 inline std::vector<double> attention_reference(const std::vector<double>& q,

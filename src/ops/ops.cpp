@@ -49,6 +49,8 @@ OpTable dry_ops(const OpTable& like) {
           .silu_and_mul = do_nothing<SiluAndMulArgs>,
           .store_kv = do_nothing<StoreKvArgs>,
           .copy_blocks = do_nothing<CopyBlocksArgs>,
+          .attention_plan_bytes = like.attention_plan_bytes,
+          .plan_attention = do_nothing<PlanAttentionArgs>,
           .attention = do_nothing<AttentionArgs>,
           .sum_segments = do_nothing<SumSegmentsArgs>,
           .gather_rows = do_nothing<GatherRowsArgs>,
@@ -232,6 +234,17 @@ void attention(Context& ctx, const AttentionArgs& a) {
   for (const Tensor& t : {a.meta.seq_lens, a.meta.cu_seqlens_q, a.meta.block_table})
     check_dtype("attention", "meta", t, DType::kI32);
   call(ctx, "attention", ctx.ops.attention, a);
+}
+
+AttentionMeta plan_attention(Context& ctx, const AttentionMeta& meta, const KvLayer& cache, int num_heads) {
+  const size_t bytes =
+      ctx.ops.attention_plan_bytes ? ctx.ops.attention_plan_bytes(meta, cache, num_heads) : 0;
+  if (bytes == 0) return meta;
+  AttentionMeta planned = meta;
+  planned.plan = ctx.arena.make(DType::kI32, {int64_t((bytes + 3) / 4)});
+  call(ctx, "plan_attention", ctx.ops.plan_attention,
+       PlanAttentionArgs{.plan = planned.plan, .meta = meta, .cache = cache, .num_heads = num_heads});
+  return planned;
 }
 
 void sum_segments(Context& ctx, const SumSegmentsArgs& a) {

@@ -65,6 +65,9 @@ struct OpTable {
   void (*silu_and_mul)(Context&, const SiluAndMulArgs&) = nullptr;
   void (*store_kv)(Context&, const StoreKvArgs&) = nullptr;
   void (*copy_blocks)(Context&, const CopyBlocksArgs&) = nullptr;
+  // Both null, or 0 bytes: nothing to plan.
+  size_t (*attention_plan_bytes)(const AttentionMeta&, const KvLayer&, int num_heads) = nullptr;
+  void (*plan_attention)(Context&, const PlanAttentionArgs&) = nullptr;
   void (*attention)(Context&, const AttentionArgs&) = nullptr;
   void (*sum_segments)(Context&, const SumSegmentsArgs&) = nullptr;
   void (*gather_rows)(Context&, const GatherRowsArgs&) = nullptr;

@@ -43,6 +43,9 @@ void InputBuffers::upload(const Batch& b) {
   const int64_t tokens = b.num_tokens(), seqs = b.num_seqs(), rows = b.num_sampled();
   input_.token_ids = put(b.token_ids, {tokens});
   input_.positions = put(b.positions, {tokens});
+  input_.attn.num_singles = 0;
+  for (size_t i = 0; i < size_t(seqs); ++i)
+    input_.attn.num_singles += b.cu_seqlens_q[i + 1] - b.cu_seqlens_q[i] == 1;
   input_.attn.slot_mapping = put(b.slot_mapping, {tokens});
   input_.attn.cu_seqlens_q = put(b.cu_seqlens_q, {seqs + 1});
   input_.attn.seq_lens = put(b.seq_lens, {seqs});

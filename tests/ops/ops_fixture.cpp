@@ -56,9 +56,9 @@ std::pmr::memory_resource& shared_memory() {
   return pool;
 }
 
-OpContext::OpContext(const OpTable& ops, int num_threads)
+OpContext::OpContext(const OpTable& ops, int num_threads, size_t arena_bytes)
     : threads(num_threads),
-      arena(*ops.device, size_t{1} << 20),
+      arena(*ops.device, arena_bytes),
       state(
           ops.make_state ? ops.make_state() : nullptr, ops.make_state ? ops.release_state : [](void*) {}),
       ctx{.ops = ops, .arena = arena, .comm = comm, .threads = &threads, .state = state.get()} {}

@@ -33,7 +33,7 @@ inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // A context with all it points to.
 struct OpContext {
-  explicit OpContext(const OpTable& ops, int num_threads = 2);
+  explicit OpContext(const OpTable& ops, int num_threads = 2, size_t arena_bytes = size_t{1} << 20);
   ~OpContext();
 
   ThreadPool threads;

@@ -1,7 +1,7 @@
 // What attention's kernels share: where a query, a key and a sequence are found.
 #pragma once
 
-#include "ops/cuda/cuda_common.cuh"
+#include "ops/cuda/cache_layout.cuh"
 #include "ops/ops.h"
 
 namespace nanovllm::cuda {
@@ -15,6 +15,7 @@ struct AttentionParams {
   int group;  // query heads of a kv head
   int64_t q_stride, q_head_stride, out_stride;
   float scale;
+  bool singles_are_planned = false;  // sequences with one query are another kernel's
 };
 
 template <class T>
@@ -54,11 +55,19 @@ __device__ int sequence_of_token(const AttentionParams<T>& p, int64_t token) {
   return last_at_or_before(p.num_seqs, token, [&](int i) { return int64_t(p.cu_seqlens_q[i]); });
 }
 
-// Element of the cache where the key (and the value) of a position begins.
+// Of float32: element of the cache where the key (and the value) of a position begins.
 template <class T>
 __device__ int64_t key_row(const AttentionParams<T>& p, int seq, int kv_head, int position) {
   const int64_t block = p.block_table[int64_t(seq) * p.max_blocks + position / p.block_size];
   return ((block * p.num_kv_heads + kv_head) * p.block_size + position % p.block_size) * p.head_dim;
+}
+
+// Of 16-bit types: element of the cache where the 8 elements from 8 piece on of a position's key (and value) are.
+template <int kHeadDim, class T>
+__device__ int64_t key_piece(const AttentionParams<T>& p, int seq, int kv_head, int position, int piece) {
+  const int64_t block = p.block_table[int64_t(seq) * p.max_blocks + position / p.block_size];
+  return cache_element<T>(block * p.num_kv_heads + kv_head, p.block_size, kHeadDim, position % p.block_size,
+                          8 * piece);
 }
 
 }  // namespace nanovllm::cuda

@@ -6,6 +6,8 @@
 // the output. Every value is an elementwise step, a maximum, an exact integer sum or one chain, so both ways, and any cut of
 // the prompt, give the same bits.
 #include "ops/cuda/attention_common.cuh"
+#include "ops/cuda/attention_definition.cuh"
+#include "ops/cuda/attention_plan.cuh"
 #include "ops/cuda/kernels.cuh"
 #include "ops/cuda/mma.cuh"
 
@@ -14,37 +16,6 @@ namespace {
 
 constexpr int kChunk = kAttentionChunk, kWarps = 4, kThreads = 32 * kWarps;
 constexpr int kWarpRows = 16, kTileRows = kWarps * kWarpRows;
-constexpr float kLog2E = 1.44269504f;
-
-// ---- the definition's elementwise parts ----
-
-__device__ float exp2_approximate(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-// m: -inf where the row sees no key of the chunk; then all p are 0.
-__device__ float probability(float score, float scale, float m) {
-  return exp2_approximate(__fmaf_rn(score, scale, m == -INFINITY ? 0.0f : -m));
-}
-// p in [0, 1] as a multiple of 2^-23: sums of these (mod 2^32, an offset of 1.0f a key) are exact.
-__device__ uint32_t quanta(float p) { return __float_as_uint(__fadd_rn(p, 1.0f)); }
-__device__ float from_quanta(uint32_t sum) {
-  return __fmul_rn(__uint2float_rn(sum - 0x3F800000u * uint32_t(kChunk)), 0x1p-23f);
-}
-
-// A row's state over the chunks so far, joined with the next chunk's: x' = fma(x, a, x_c b).
-struct Join {
-  float max, a, b;
-};
-__device__ Join join(float max, float chunk_max) {
-  const float m = fmaxf(max, chunk_max);
-  if (m == -INFINITY) return {m, 1, 0};  // neither has seen a key
-  return {m, exp2_approximate(__fsub_rn(max, m)), exp2_approximate(__fsub_rn(chunk_max, m))};
-}
-__device__ float joined(float x, float chunk_x, const Join& j) {
-  return __fmaf_rn(x, j.a, __fmul_rn(chunk_x, j.b));
-}
 
 // Over the four lanes that have the same rows.
 __device__ float max_of_row(float x) {
@@ -94,7 +65,7 @@ __device__ bool find_tile(const AttentionParams<T>& p, Tile& tile) {
   tile.num_queries = p.cu_seqlens_q[tile.seq + 1] - p.cu_seqlens_q[tile.seq];
   tile.first_row = int(blockIdx.x - first(tile.seq)) * kTileRows;
   tile.num_rows = min(kTileRows, tile.num_queries * p.group - tile.first_row);
-  if (tile.num_rows <= 0) return false;
+  if (tile.num_rows <= 0 || (p.singles_are_planned && tile.num_queries == 1)) return false;
   tile.first_position = p.seq_lens[tile.seq] - tile.num_queries;
   tile.num_keys = tile.first_position + tile.token(tile.num_rows - 1, p.group) + 1;
   return true;
@@ -109,7 +80,7 @@ __device__ void copy_chunk(const AttentionParams<T>& p, const Tile& tile, const 
   for (int i = threadIdx.x; i < kChunk * kPieces; i += kThreads) {
     const int row = i / kPieces, piece = i % kPieces, position = start + row;
     const bool valid = position < tile.num_keys;
-    const T* from = valid ? cache + key_row(p, tile.seq, tile.kv_head, position) + piece * 8 : cache;
+    const T* from = valid ? cache + key_piece<kHeadDim>(p, tile.seq, tile.kv_head, position, piece) : cache;
     copy_16_bytes_async(base + piece_offset<kPieces>(row, piece), from, valid);
   }
   commit_copies();
@@ -382,7 +353,7 @@ __global__ void __launch_bounds__(kThreads) attention_mma_kernel(AttentionParams
   Shared<T, kHeadDim>& shared = *reinterpret_cast<Shared<T, kHeadDim>*>(memory);
   Tile tile;
   if (!find_tile(p, tile)) return;
-  const float scale = __fmul_rn(p.scale, kLog2E);
+  const float scale = scale_of(p.scale);
   copy_first<T, kHeadDim>(p, tile, shared);
   if (tile.num_queries * p.group <= kWarpRows)
     attend_together<T, kHeadDim>(p, tile, shared, scale);
@@ -392,7 +363,10 @@ __global__ void __launch_bounds__(kThreads) attention_mma_kernel(AttentionParams
 
 template <class T, int kHeadDim>
 void launch(Context& ctx, const AttentionArgs& a) {
-  const AttentionParams<T> p = attention_params<T>(a);
+  AttentionParams<T> p = attention_params<T>(a);
+  p.singles_are_planned = a.meta.plan.defined();
+  if (p.singles_are_planned) decode_attention(ctx, a);
+  if (p.singles_are_planned && a.meta.num_singles == p.num_seqs) return;
   constexpr size_t kBytes = sizeof(Shared<T, kHeadDim>);
   check(cudaFuncSetAttribute(attention_mma_kernel<T, kHeadDim>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              int(kBytes)),

@@ -53,6 +53,8 @@ OpTable make_table(DType dtype) {
           .silu_and_mul = silu_and_mul,
           .store_kv = store_kv,
           .copy_blocks = copy_blocks,
+          .attention_plan_bytes = f32 ? nullptr : attention_plan_bytes,
+          .plan_attention = f32 ? nullptr : plan_attention,
           .attention = f32 ? attention_f32 : attention_mma,
           .sum_segments = sum_segments,
           .gather_rows = gather_rows,

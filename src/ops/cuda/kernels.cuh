@@ -33,4 +33,9 @@ void attention_f32(Context& ctx, const AttentionArgs& args);
 void linear_mma(Context& ctx, const LinearArgs& args);
 void attention_mma(Context& ctx, const AttentionArgs& args);
 
+// Sequences with one query go by a kernel of their own where there is one for the cache (attention_plan.cuh).
+size_t attention_plan_bytes(const AttentionMeta& meta, const KvLayer& cache, int num_heads);
+void plan_attention(Context& ctx, const PlanAttentionArgs& args);
+void decode_attention(Context& ctx, const AttentionArgs& args);  // of these; writes no other rows
+
 }  // namespace nanovllm::cuda

@@ -1,4 +1,5 @@
-// The paged KV cache: [num_blocks][num_kv_heads][block_size][head_dim] of T, keys and values alike.
+// Writes of the paged KV cache, and copies of its blocks.
+#include "ops/cuda/cache_layout.cuh"
 #include "ops/cuda/kernels.cuh"
 
 namespace nanovllm::cuda {
@@ -12,10 +13,11 @@ __global__ void store_kv_kernel(T* k_cache, T* v_cache, const T* k, const T* v, 
                                 int64_t k_head_stride, int64_t v_stride, int64_t v_head_stride) {
   const int64_t t = blockIdx.x, slot = slots[t];
   if (slot < 0) return;
-  const int64_t block = slot / block_size, offset = slot % block_size;
+  const int64_t block = slot / block_size;
+  const int offset = int(slot % block_size);
   for (int i = threadIdx.x; i < num_kv_heads * head_dim; i += blockDim.x) {
     const int head = i / head_dim, d = i % head_dim;
-    const int64_t to = ((block * num_kv_heads + head) * block_size + offset) * head_dim + d;
+    const int64_t to = cache_element<T>(block * num_kv_heads + head, block_size, head_dim, offset, d);
     k_cache[to] = k[t * k_stride + head * k_head_stride + d];
     v_cache[to] = v[t * v_stride + head * v_head_stride + d];
   }

@@ -1,5 +1,6 @@
 // Norms of heads, RoPE and the write into the cache in one pass (ops/norm_rope_store.h): q, k and v are read once, q and the
 // cache written once. Half a warp a head, as in rms_norm.cu, and the same roundings as the single ops.
+#include "ops/cuda/cache_layout.cuh"
 #include "ops/cuda/kernels.cuh"
 #include "ops/cuda/norm.cuh"
 
@@ -56,11 +57,14 @@ __global__ void norm_rope_store_kernel(Params<T> p) {
   }
   const int64_t slot = p.slots[t];
   if (!active || (!is_q && slot < 0)) return;
-  const int64_t row = (slot / p.block_size * p.num_kv_heads + kv_head) * p.block_size + slot % p.block_size;
-  T* to =
-      is_q ? p.q + t * p.q_stride + head * p.q_head_stride : (is_k ? p.k_cache : p.v_cache) + row * kHeadDim;
+  T* to = is_q ? p.q + t * p.q_stride + head * p.q_head_stride : is_k ? p.k_cache : p.v_cache;
+  const int64_t cache_head = slot / p.block_size * p.num_kv_heads + kv_head;
+  const int row = int(slot % p.block_size);
 #pragma unroll
-  for (int j = 0; j < kEach; ++j) to[j * kLanes + lane] = x[j];
+  for (int j = 0; j < kEach; ++j) {
+    const int d = j * kLanes + lane;
+    to[is_q ? d : cache_element<T>(cache_head, p.block_size, kHeadDim, row, d)] = x[j];
+  }
 }
 
 template <class T, int kHeadDim>

@@ -103,13 +103,25 @@ class AttentionMmaTest : public MmaTest {
         out(dtype(), {tokens, int64_t(s.num_heads) * s.head_dim}), d_slots({tokens}, slots),
         d_cu({seqs + 1}, cu_seqlens), d_lens({seqs}, seq_lens), d_tables({seqs, int64_t(most)}, tables);
     store_kv(ctx(), {.cache = c.layer, .k = dk, .v = dv, .slot_mapping = d_slots});
-    attention(
-        ctx(),
-        {.out = out,
-         .q = dq,
-         .cache = c.layer,
-         .meta = {.cu_seqlens_q = d_cu, .seq_lens = d_lens, .block_table = d_tables, .slot_mapping = d_slots},
-         .scale = 1 / std::sqrt(float(s.head_dim))});
+    const AttentionMeta meta{
+        .cu_seqlens_q = d_cu, .seq_lens = d_lens, .block_table = d_tables, .slot_mapping = d_slots};
+    const auto attend = [&](const AttentionMeta& planned) {
+      attention(ctx(), {.out = out,
+                        .q = dq,
+                        .cache = c.layer,
+                        .meta = planned,
+                        .scale = 1 / std::sqrt(float(s.head_dim))});
+    };
+    attend(meta);
+    const std::vector<std::byte> plain = out.bytes();
+    const Arena::Scope scope(ctx().arena);
+    const AttentionMeta planned = plan_attention(ctx(), meta, c.layer, s.num_heads);
+    for (int layer = 0; layer < 2; ++layer) {  // the plan serves all of a step
+      const std::vector<std::byte> nan(out.bytes().size(), std::byte{0xFF});
+      cuda_device().upload(out.tensor().data, nan.data(), nan.size());
+      attend(planned);
+      EXPECT_TRUE(out.bytes() == plain) << "layer " << layer;
+    }
     return out.floats();
   }
 
@@ -204,6 +216,36 @@ TEST_P(AttentionMmaTest, DecodesAndChunksInOneStep) {
       EXPECT_TRUE(same_bits(std::span(got).subspan(at, count),
                             std::span(want[p.sequence]).subspan(size_t(p.begin) * row, count)));
       at += count;
+    }
+  }
+}
+
+// More sequences than thread blocks, fewer than them, and one that is long: jobs of many shapes, cut and whole.
+TEST_P(AttentionMmaTest, DecodesOfAnyCompanyAreTheSame) {
+  for (const HeadShape& shape :
+       {HeadShape{4, 2, 128, 64}, HeadShape{8, 1, 64, 16}, HeadShape{2, 2, 64, 128}}) {
+    std::vector<int> lengths{5000, 1, 16, 64, 65, 127, 128, 129, 300, 1023, 1024, 2049};
+    const Case c = make_case(shape, lengths, 7);
+    std::vector<std::vector<float>> alone;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      std::vector<float> whole = in_chunks(c, i, 1 << 20);
+      const size_t row = size_t(shape.num_heads) * size_t(shape.head_dim);
+      alone.emplace_back(whole.end() - std::ptrdiff_t(row), whole.end());
+      EXPECT_TRUE(same_bits(step(c, {{i, lengths[i] - 1, lengths[i]}}), alone.back())) << lengths[i];
+    }
+    for (const size_t count : {3, 50, 700}) {
+      std::vector<Part> parts;
+      for (size_t i = 0; i < count; ++i) {
+        const size_t sequence = (i * 7 + 1) % lengths.size();
+        parts.push_back({sequence, lengths[sequence] - 1, lengths[sequence]});
+      }
+      const std::vector<float> got = step(c, parts);
+      const size_t row = alone[0].size();
+      size_t num_wrong = 0;
+      for (size_t i = 0; i < count; ++i)
+        num_wrong += !same_bits(std::span(got).subspan(i * row, row),
+                                std::span<const float>(alone[parts[i].sequence]));
+      EXPECT_EQ(num_wrong, 0u) << count << " sequences";
     }
   }
 }

@@ -70,7 +70,7 @@ class MmaTest : public testing::TestWithParam<DType> {
  protected:
   void SetUp() override {
     if (!cuda_unavailable().empty()) GTEST_SKIP() << cuda_unavailable();
-    op_ = std::make_unique<OpContext>(cuda_ops(GetParam()), 1);
+    op_ = std::make_unique<OpContext>(cuda_ops(GetParam()), 1, size_t{128} << 20);
   }
 
   DType dtype() const { return GetParam(); }
