@@ -22,6 +22,7 @@ struct EngineConfig {
   double cpu_kvcache_space = 0;
   double gpu_memory_utilization = 0.9;
   bool prefix_caching = true;
+  bool enforce_eager = false;
   std::string instruction_set;
 };
 
@@ -52,6 +53,9 @@ void visit_options(Config& config, Visitor&& visit) {
         "share of the GPU's memory for weights, activations and KV cache together");
   visit("prefix_caching", config.prefix_caching,
         "keep computed prompts in the KV cache for requests that begin alike; it changes no answer");
+  visit("enforce_eager", config.enforce_eager,
+        "launch every kernel of a GPU's step by itself, without CUDA graphs: for debugging; it changes no "
+        "answer");
   visit("instruction_set", config.instruction_set,
         "kernels to use: avx512, avx2 or portable; all give the same bits (default: the best that this "
         "processor runs)");

@@ -81,7 +81,8 @@ RunnerConfig make_runner_config(const EngineConfig& config, const ModelConfig& m
           .num_blocks = std::max(0, config.num_kvcache_blocks),
           .max_kv_bytes = size_t(config.cpu_kvcache_space * double(size_t{1} << 30)),
           .gpu_memory_utilization = config.gpu_memory_utilization,
-          .dummy_weights = config.load_format == "dummy"};
+          .dummy_weights = config.load_format == "dummy",
+          .enforce_eager = config.enforce_eager};
 }
 
 }  // namespace nanovllm

@@ -1,6 +1,7 @@
 #include "runtime/input_buffers.h"
 
-#include <cstring>
+#include <algorithm>
+#include <numeric>
 
 #include "base/assert.h"
 #include "base/error.h"
@@ -23,23 +24,50 @@ size_t words_of(const BatchLimits& limits) {
 
 InputBuffers::InputBuffers(const Device& device, const BatchLimits& limits)
     : device_(device),
-      staging_(words_of(limits)),
+      limits_(limits),
+      staging_(device.staging(), words_of(limits) * sizeof(int32_t), "step input"),
       buffer_(device, words_of(limits) * sizeof(int32_t), "step input") {}
 
+// What `array` lacks of the shape is padding.
 template <class T>
-Tensor InputBuffers::put(const std::vector<T>& array, std::initializer_list<int64_t> shape) {
+Tensor InputBuffers::put(const std::vector<T>& array, std::initializer_list<int64_t> shape, T padding) {
   static_assert(sizeof(T) == sizeof(int32_t));
-  ASSERT(used_ + array.size() <= staging_.size());
-  if (!array.empty()) std::memcpy(staging_.data() + used_, array.data(), array.size() * sizeof(T));
   const Tensor tensor = Tensor::view(static_cast<int32_t*>(buffer_.data()) + used_,
                                      std::is_same_v<T, float> ? DType::kF32 : DType::kI32, shape);
-  ASSERT(tensor.num_elements() == int64_t(array.size()));
-  used_ = aligned(used_ + array.size());
+  const size_t count = size_t(tensor.num_elements());
+  ASSERT(array.size() <= count && (used_ + count) * sizeof(int32_t) <= staging_.bytes());
+  T* to = reinterpret_cast<T*>(static_cast<int32_t*>(staging_.data()) + used_);
+  std::fill(std::copy(array.begin(), array.end(), to), to + count, padding);
+  used_ = aligned(used_ + count);
   return tensor;
 }
 
-void InputBuffers::upload(const Batch& b) {
+// 0, 1, …, count - 1
+Tensor InputBuffers::put_range(int64_t count) {
+  int32_t* begin = static_cast<int32_t*>(staging_.data()) + used_;
+  const Tensor tensor = put(std::vector<int32_t>{}, {count});
+  std::iota(begin, begin + count, 0);
+  return tensor;
+}
+
+void InputBuffers::put_sampling(const Batch& b, int64_t rows) {
+  sample_.temperature = put(b.temperature, {rows});
+  sample_.top_k = put(b.top_k, {rows});
+  sample_.top_p = put(b.top_p, {rows}, 1.0f);
+  sample_.seeds = put(b.seeds, {rows, 2});
+  sample_.positions = put(b.sample_positions, {rows});
+  sample_.sample_indices = put(b.sample_indices, {rows});
+}
+
+void InputBuffers::begin() {
+  device_.synchronize();  // the last step's arrays have left the staging buffer
   used_ = 0;
+}
+
+void InputBuffers::send() { device_.upload_ahead(buffer_.data(), staging_.data(), used_ * sizeof(int32_t)); }
+
+void InputBuffers::upload(const Batch& b) {
+  begin();
   const int64_t tokens = b.num_tokens(), seqs = b.num_seqs(), rows = b.num_sampled();
   input_.token_ids = put(b.token_ids, {tokens});
   input_.positions = put(b.positions, {tokens});
@@ -52,13 +80,31 @@ void InputBuffers::upload(const Batch& b) {
   input_.attn.block_table = put(b.block_table, {seqs, b.max_blocks});
   block_copies_ = put(b.block_copies, {b.num_block_copies(), 2});
   input_.logits_indices = put(b.logits_indices, {rows});
-  sample_.temperature = put(b.temperature, {rows});
-  sample_.top_k = put(b.top_k, {rows});
-  sample_.top_p = put(b.top_p, {rows});
-  sample_.seeds = put(b.seeds, {rows, 2});
-  sample_.positions = put(b.sample_positions, {rows});
-  sample_.sample_indices = put(b.sample_indices, {rows});
-  device_.upload(buffer_.data(), staging_.data(), used_ * sizeof(int32_t));
+  put_sampling(b, rows);
+  send();
+}
+
+void InputBuffers::upload_decodes(const Batch& b, int64_t size) {
+  begin();
+  const int64_t seqs = b.num_seqs(), width = limits_.max_blocks;
+  ASSERT(seqs == b.num_tokens() && seqs == b.num_sampled() && seqs <= size && b.num_block_copies() == 0);
+  input_.token_ids = put(b.token_ids, {size});
+  input_.positions = put(b.positions, {size});
+  input_.attn.num_singles = size;
+  input_.attn.slot_mapping = put(b.slot_mapping, {size}, -1);
+  // A token each, those that are missing too: row i is of sequence i.
+  input_.attn.cu_seqlens_q = put_range(size + 1);
+  input_.logits_indices = put_range(size);
+  input_.attn.seq_lens = put(b.seq_lens, {size});
+  put_sampling(b, size);
+  input_.attn.block_table =
+      Tensor::view(static_cast<int32_t*>(buffer_.data()) + used_, DType::kI32, {size, width});
+  int32_t* table = static_cast<int32_t*>(staging_.data()) + used_;
+  ASSERT((used_ + size_t(size * width)) * sizeof(int32_t) <= staging_.bytes());
+  for (int64_t i = 0; i < seqs; ++i)  // what is behind a sequence's blocks is not read
+    std::copy_n(b.block_table.begin() + i * b.max_blocks, b.max_blocks, table + i * width);
+  used_ += size_t(seqs * width);
+  send();
 }
 
 }  // namespace nanovllm

@@ -28,17 +28,24 @@ class InputBuffers {
 
   // Valid until the next upload.
   void upload(const Batch& batch);
+  // A step of decodes as one of `size` sequences, whose arrays always lie at the same places: those that are missing write
+  // nowhere, see no keys and are sampled greedily.
+  void upload_decodes(const Batch& batch, int64_t size);
   const ModelInput& model_input() const { return input_; }   // without the cache, which is the runner's
   const SampleArgs& sample_args() const { return sample_; }  // without out and logits
   const Tensor& block_copies() const { return block_copies_; }
 
  private:
   template <class T>
-  Tensor put(const std::vector<T>& array, std::initializer_list<int64_t> shape);
+  Tensor put(const std::vector<T>& array, std::initializer_list<int64_t> shape, T padding = {});
+  void begin();
+  Tensor put_range(int64_t count);
+  void put_sampling(const Batch& batch, int64_t rows);
+  void send();
 
   const Device& device_;
-  std::vector<int32_t> staging_;
-  DeviceBuffer buffer_;
+  BatchLimits limits_;
+  DeviceBuffer staging_, buffer_;
   size_t used_ = 0;  // words
   ModelInput input_;
   Tensor block_copies_;

@@ -61,7 +61,10 @@ void Worker::allocate(int num_blocks) {
   cache_ = std::make_unique<KvCache>(*config_.ops, model_.config(), model_.num_kv_heads(), num_blocks,
                                      config_.block_size);
   inputs_ = std::make_unique<InputBuffers>(*config_.ops->device, limits);
-  sampled_ids_.resize(size_t(limits.max_num_sampled));
+  host_ids_ = DeviceBuffer(config_.ops->device->staging(), size_t(limits.max_num_sampled) * sizeof(TokenId),
+                           "sampled ids");
+  graphs_ = std::make_unique<CudaGraphs>(*config_.ops, state_.get(), config_.max_num_seqs,
+                                         !config_.enforce_eager && comm_.size() == 1);
 }
 
 Context Worker::context() {
@@ -77,7 +80,7 @@ Tensor Worker::forward(Context& ctx, const Batch& batch) {
   inputs_->upload(batch);
   ModelInput in = inputs_->model_input();
   in.kv = cache_->layers();
-  logits_ = {};
+  outputs_ = {};
   if (batch.num_block_copies() > 0)
     copy_blocks(ctx, {.layers = in.kv, .block_copies = inputs_->block_copies()});
   return model_.forward(ctx, in);
@@ -86,26 +89,65 @@ Tensor Worker::forward(Context& ctx, const Batch& batch) {
 Tensor Worker::run_logits(const Batch& batch) {
   Context ctx = context();
   const Arena::Scope scope(*arena_);  // the memory stays as it is until the next step
-  return logits_ = model_.compute_logits(ctx, forward(ctx, batch));
+  return outputs_.logits = model_.compute_logits(ctx, forward(ctx, batch));
 }
 
-std::span<const TokenId> Worker::run(const Batch& batch) {
-  const size_t num_sampled = size_t(batch.num_sampled());
-  Context ctx = context();
-  const Arena::Scope scope(*arena_);
-  const Tensor hidden = forward(ctx, batch);
-  if (num_sampled == 0) return {};  // only chunks of prompts
-  logits_ = model_.compute_logits(ctx, hidden);
-  if (comm_.rank() != 0) return {};
+void Worker::project_and_sample(Context& ctx, const Tensor& hidden) {
+  outputs_.logits = model_.compute_logits(ctx, hidden);
+  if (comm_.rank() != 0) return;
   SampleArgs args = inputs_->sample_args();
-  args.logits = logits_;
-  args.out = arena_->make(DType::kI32, {int64_t(num_sampled)});
+  args.logits = outputs_.logits;
+  args.out = outputs_.ids = arena_->make(DType::kI32, {outputs_.logits.shape[0]});
   args.num_valid_tokens = config_.num_valid_tokens > 0
                               ? std::min(config_.num_valid_tokens, args.logits.shape[1])
                               : args.logits.shape[1];
   sample(ctx, args);
-  config_.ops->device->download(sampled_ids_.data(), args.out.data, num_sampled * sizeof(TokenId));
-  return {sampled_ids_.data(), num_sampled};
+}
+
+std::span<const TokenId> Worker::download_ids(size_t count) {
+  auto* ids = static_cast<TokenId*>(host_ids_.data());
+  config_.ops->device->download(ids, outputs_.ids.data, count * sizeof(TokenId));
+  return {ids, count};
+}
+
+// Decodes alone, each with a token of its own; a trace wants to see every tensor.
+bool Worker::can_replay(const Batch& batch) const {
+  return graphs_->enabled() && !trace_ && batch.num_tokens() == batch.num_seqs() &&
+         batch.num_sampled() == batch.num_seqs() && batch.num_block_copies() == 0;
+}
+
+void Worker::run_decodes(const Batch& batch) {
+  const int size = graphs_->padded_size(batch.num_seqs());
+  inputs_->upload_decodes(batch, size);
+  ModelInput in = inputs_->model_input();
+  in.kv = cache_->layers();
+  const auto step = [&] {
+    Context ctx = context();
+    const Arena::Scope scope(*arena_);
+    project_and_sample(ctx, model_.forward(ctx, in));
+  };
+  if (graphs_->replay(size)) {
+    outputs_ = recorded_.at(size);
+    return;
+  }
+  step();
+  recorded_[size] = outputs_;
+  graphs_->record(size, step);
+}
+
+std::span<const TokenId> Worker::run(const Batch& batch) {
+  if (can_replay(batch)) {
+    run_decodes(batch);
+    outputs_.logits = outputs_.logits.slice(0, batch.num_sampled());
+    return download_ids(size_t(batch.num_sampled()));
+  }
+  Context ctx = context();
+  const Arena::Scope scope(*arena_);
+  const Tensor hidden = forward(ctx, batch);
+  if (batch.num_sampled() == 0) return {};  // only chunks of prompts
+  project_and_sample(ctx, hidden);
+  if (comm_.rank() != 0) return {};
+  return download_ids(size_t(batch.num_sampled()));
 }
 
 }  // namespace nanovllm

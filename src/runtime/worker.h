@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 
@@ -10,6 +11,7 @@
 #include "checkpoint/checkpoint.h"
 #include "models/decoder.h"
 #include "ops/ops.h"
+#include "runtime/cuda_graphs.h"
 #include "runtime/input_buffers.h"
 #include "runtime/kv_cache.h"
 #include "runtime/memory_plan.h"
@@ -29,6 +31,7 @@ struct RunnerConfig {
   double gpu_memory_utilization = 0.9;  // of a GPU's memory: weights, activations and KV cache together
   int64_t num_valid_tokens = 0;         // ids that may be sampled; 0: all of the vocabulary
   bool dummy_weights = false;           // random ones; nothing but config.json is read
+  bool enforce_eager = false;           // no CUDA graphs
   bool logits_for_all_rows = false;     // scoring and tests: room for logits of every token of a step
 
   BatchLimits batch_limits() const;
@@ -52,7 +55,7 @@ class Worker {
 
   Decoder& model() { return model_; }
   const Decoder& model() const { return model_; }
-  const Tensor& logits() const { return logits_; }
+  const Tensor& logits() const { return outputs_.logits; }
   int num_threads() const { return threads_.num_threads(); }
   size_t arena_peak() const { return arena_->peak(); }
   void set_trace(const TraceHook* trace) { trace_ = trace; }
@@ -64,6 +67,11 @@ class Worker {
   using State = std::unique_ptr<void, void (*)(void*)>;
   static State make_state(const OpTable& ops);
   Tensor forward(Context& ctx, const Batch& batch);
+  // Logits and, on rank 0, the sampled ids of these hidden states, in the arena.
+  void project_and_sample(Context& ctx, const Tensor& hidden);
+  std::span<const TokenId> download_ids(size_t count);
+  bool can_replay(const Batch& batch) const;
+  void run_decodes(const Batch& batch);
 
   RunnerConfig config_;
   Communicator& comm_;
@@ -74,8 +82,13 @@ class Worker {
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<InputBuffers> inputs_;
-  std::vector<TokenId> sampled_ids_;
-  Tensor logits_;  // of the last step, in the arena
+  std::unique_ptr<CudaGraphs> graphs_;
+  DeviceBuffer host_ids_;  // where sampled ids arrive
+  struct Outputs {         // of a step, in the arena; ids of rank 0
+    Tensor logits, ids;
+  };
+  Outputs outputs_;                  // of the last
+  std::map<int, Outputs> recorded_;  // of each recorded size
   const TraceHook* trace_ = nullptr;
 };
 

@@ -5,6 +5,7 @@
 #include "models/golden.h"
 #include "ops/cuda/cuda_ops.h"
 #include "parallel/thread_ranks.h"
+#include "runtime/model_runner.h"
 
 namespace nanovllm {
 namespace {
@@ -65,6 +66,39 @@ TEST_F(LlmOnGpu, TwoModelsShareIt) {
   const std::vector<Prompt> prompts{Prompt(std::string("Once upon a time"))};
   const std::vector<SamplingParams> params{{.temperature = 0, .max_tokens = 20}};
   EXPECT_EQ(one.generate(prompts, params)[0].token_ids, other.generate(prompts, params)[0].token_ids);
+}
+
+// Step by step beside an engine without graphs, at every batch size up to the largest: the same logits, bit for bit.
+TEST_F(LlmOnGpu, GraphsChangeNothing) {
+  for (const char* name : {"", "qwen3-head128-gqa8-bf16"})
+    for (const int most : {1, 3, 20, 100, 256}) {
+      EngineConfig eager = config(0.3), graphs = config(0.6);
+      if (*name) eager.model = graphs.model = test::golden(name);
+      eager.max_num_seqs = graphs.max_num_seqs = most;
+      eager.max_model_len = graphs.max_model_len = 300;
+      eager.enforce_eager = true;
+      LLM a(eager), b(graphs);
+      for (int i = 0; i <= most;
+           ++i) {  // one more than run at once; each ends a step after the one before it
+        const Prompt prompt(std::vector<TokenId>(size_t(1 + i * 7 % 40), TokenId(5 + i)));
+        const SamplingParams params{
+            .temperature = i % 2 ? 0.0f : 1.0f,
+            .seed = uint64_t(i),
+            .max_tokens = i == 0 ? 400 : 1 + i,  // the first one reaches max_model_len
+            .ignore_eos = true};
+        a.add_request(prompt, params);
+        b.add_request(prompt, params);
+      }
+      int num_wrong = 0;
+      while (a.has_unfinished() && b.has_unfinished()) {
+        const auto want = a.step(), got = b.step();
+        num_wrong += a.runner().logits() != b.runner().logits() || want.size() != got.size();
+        for (size_t i = 0; i < std::min(want.size(), got.size()); ++i)
+          num_wrong += want[i].token_ids != got[i].token_ids;
+      }
+      EXPECT_EQ(num_wrong, 0) << name << ", " << most;
+      EXPECT_EQ(a.has_unfinished(), b.has_unfinished());
+    }
 }
 
 // A kernel reads where nothing is: CUDA takes nothing more of this process.

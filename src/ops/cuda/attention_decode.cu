@@ -1,10 +1,10 @@
 // Attention of sequences with one query, by tensor cores (ops/attention.h, the definition for tensor cores), on Hopper.
 //
-// A thread block works through jobs (attention_plan.cuh). One warp has the copy engine bring keys and values, 64 tokens at a
+// A thread block works through its span of chunks (attention_plan.cuh). One warp has the copy engine bring keys and values, 64 tokens at a
 // time, into a ring of stages, always ahead; four warps compute. Of a chunk each takes a quarter of the keys for the scores, as
 // the A operand, the heads of the group being the eight columns, then a quarter of head_dim for the output. Only maxima, sums and
-// probabilities pass between them. A job that begins at chunk 0 joins its chunks as it goes; of other jobs each chunk's result
-// is kept, and whoever comes last to a sequence joins them in order. With the ring full, what remains is the time to read HBM.
+// probabilities pass between them. Where a sequence's chunk 0 is in the span, chunks are joined as they come; of other chunks the
+// result is kept, and whoever comes last to the sequence joins them in order. With the ring full, what remains is the time to read HBM.
 #include "ops/cuda/attention_definition.cuh"
 #include "ops/cuda/attention_plan.cuh"
 #include "ops/cuda/bulk_copy.cuh"
@@ -59,29 +59,68 @@ __device__ uint32_t piece_offset(int token, int piece) {
   return uint32_t(piece / 8 * kHalfBytes + token * 128 + ((piece % 8) ^ (token % 8)) * 16);
 }
 
-// One of this thread block's jobs, for one kv head.
+// What a thread block does at a time: chunks of one sequence and kv head.
 struct Work {
-  DecodeJob job;
-  int kv_head, num_keys, num_chunks, first_chunk, end_chunk;
+  PlannedSequence sequence;
+  int kv_head, first_chunk, end_chunk, num_chunks;
 
-  __device__ bool is_whole() const { return job.num_parts == 1; }
-  __device__ int tokens_of(int chunk) const { return min(kChunk, num_keys - chunk * kChunk); }
+  __device__ int num_pieces() const { return (sequence.num_keys + kPieceKeys - 1) / kPieceKeys; }
+  __device__ int first_piece() const { return sequence.first_piece + kv_head * num_pieces(); }
+  __device__ int slot_of(int chunk) const { return sequence.first_slot + kv_head * num_chunks + chunk; }
+  __device__ bool is_whole() const { return first_chunk == 0 && end_chunk == num_chunks; }
+  __device__ int tokens_of(int chunk) const { return min(kChunk, sequence.num_keys - chunk * kChunk); }
 };
 
-// The jobs of a thread block: forth and back over the grid, so that who has a long one first has a short one next.
-template <class T>
-__device__ bool find_work(const DecodeParams<T>& p, int num_jobs, int round, Work& work) {
-  const int grid = int(gridDim.x), block = round % 2 ? grid - 1 - int(blockIdx.x) : int(blockIdx.x);
-  const int heads = p.attention.num_kv_heads, index = round * grid + block;
-  if (index >= num_jobs * heads) return false;
-  work.job = p.plan.jobs[index / heads];
-  work.kv_head = index % heads;
-  work.num_keys = p.attention.seq_lens[work.job.sequence];
-  work.num_chunks = (work.num_keys + kChunk - 1) / kChunk;
-  work.first_chunk = work.job.part * work.num_chunks / work.job.num_parts;
-  work.end_chunk = (work.job.part + 1) * work.num_chunks / work.job.num_parts;
-  return true;
-}
+// The works of a thread block's span, one after the other.
+class Span {
+ public:
+  template <class T>
+  __device__ explicit Span(const DecodeParams<T>& p)
+      : plan_(p.plan), num_seqs_(p.attention.num_seqs), num_kv_heads_(p.attention.num_kv_heads) {
+    const SpanStart start = plan_.starts[blockIdx.x];
+    pieces_ = *plan_.num_pieces;
+    is_cut_ = *plan_.is_cut;
+    end_ = plan_.begin_of(int(blockIdx.x) + 1, pieces_);
+    if (pieces_ > 0) enter(start.sequence, start.kv_head, start.chunk);
+  }
+
+  __device__ bool done() const {
+    return pieces_ == 0 || work.first_piece() + work.first_chunk * kChunkPieces >= end_;
+  }
+  __device__ void advance() {
+    if (work.kv_head + 1 < num_kv_heads_) return enter(work.sequence, work.kv_head + 1, 0);
+    int index = work.sequence.index;
+    do ++index;
+    while (index < num_seqs_ && plan_.sequences[index].num_keys == 0);
+    enter(index < num_seqs_ ? plan_.sequences[index] : PlannedSequence{pieces_, 0, 0, index}, 0, 0);
+  }
+  // Where the span ends that has the first chunk of the work's sequence and kv head.
+  __device__ int end_of_first_part() const {
+    const int begin = work.first_piece();
+    int span = int(int64_t(begin) * plan_.grid / pieces_);
+    while (plan_.begin_of(span + 1, pieces_) <= begin) ++span;
+    return end_chunk_in(plan_.begin_of(span + 1, pieces_));
+  }
+
+  Work work;
+
+ private:
+  __device__ void enter(const PlannedSequence& sequence, int kv_head, int chunk) {
+    work.sequence = sequence;
+    work.kv_head = kv_head;
+    work.first_chunk = chunk;
+    work.num_chunks = (sequence.num_keys + kChunk - 1) / kChunk;
+    work.end_chunk = is_cut_ ? end_chunk_in(end_) : work.num_chunks;
+  }
+  // The first chunk of the work's sequence and kv head that begins at piece `end` or behind.
+  __device__ int end_chunk_in(int end) const {
+    return min(work.num_chunks, (end - work.first_piece() + kChunkPieces - 1) / kChunkPieces);
+  }
+
+  const DecodePlan& plan_;
+  int num_seqs_, num_kv_heads_, pieces_, end_;
+  bool is_cut_;
+};
 
 template <int kNumStages>
 struct Ring {  // where a warp is in it
@@ -104,22 +143,23 @@ struct Shared {
 // The warp that copies. Blocks of fewer than 64 tokens come one by one; behind the last key nothing is read but what fills up
 // 16 rows.
 template <class T, int kHeadDim>
-__device__ void copy_keys_and_values(const DecodeParams<T>& p, int num_jobs, unsigned char* ring_memory,
+__device__ void copy_keys_and_values(const DecodeParams<T>& p, unsigned char* ring_memory,
                                      Shared<T, kHeadDim>& shared) {
   const AttentionParams<T>& a = p.attention;
   const int lane = threadIdx.x % 32, block_rows = min(a.block_size, kStageTokens),
             blocks_of_stage = kStageTokens / block_rows;
   const uint64_t policy = evict_first_policy();
   Ring<kStages<kHeadDim>> ring;
-  Work work;
+  Span span(p);
+  const Work& work = span.work;
   // Lane i has the block of the chunk's rows from block_rows · i on.
   const auto block_of = [&](int chunk) {
     const int position = chunk * kChunk + lane * block_rows;
     return lane * block_rows < work.tokens_of(chunk)
-               ? a.block_table[int64_t(work.job.sequence) * a.max_blocks + position / a.block_size]
+               ? a.block_table[int64_t(work.sequence.index) * a.max_blocks + position / a.block_size]
                : 0;
   };
-  for (int round = 0; find_work(p, num_jobs, round, work); ++round) {
+  for (; !span.done(); span.advance()) {
     int block = block_of(work.first_chunk);
     for (int chunk = work.first_chunk; chunk < work.end_chunk; ++chunk) {
       const int tokens = work.tokens_of(chunk), num_stages = (tokens + kStageTokens - 1) / kStageTokens;
@@ -177,14 +217,14 @@ struct State {
   }
 };
 
-// The last to come to a sequence and kv head: joins what its parts left, in order. A thread has one dim of some heads.
+// The last to come to a sequence and kv head: joins what is kept of it, in order. A thread has one dim of some heads.
 template <class T, int kHeadDim>
-__device__ void merge(const DecodeParams<T>& p, const Work& work) {
+__device__ void merge(const DecodeParams<T>& p, const Span& span) {
   constexpr int kAhead = 16;  // chunks whose results are on their way
   const AttentionParams<T>& a = p.attention;
-  const int first = work.num_chunks / work.job.num_parts -
-                    1;  // the first part's last chunk: where it left its joined state
-  const int64_t token = a.cu_seqlens_q[work.job.sequence];
+  const Work& work = span.work;
+  const int first = span.end_of_first_part() - 1;  // where the joined state of those before it is
+  const int64_t token = a.cu_seqlens_q[work.sequence.index];
   for (int head = int(threadIdx.x) / kHeadDim; head < a.group; head += kComputeThreads / kHeadDim) {
     const int d = int(threadIdx.x) % kHeadDim;
     float max = -INFINITY, sum = 0, out = 0;
@@ -194,8 +234,7 @@ __device__ void merge(const DecodeParams<T>& p, const Work& work) {
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
         const int chunk = min(begin + i, work.num_chunks - 1);
-        const int64_t result =
-            (int64_t(work.job.first_slot + chunk) * a.num_kv_heads + work.kv_head) * a.group + head;
+        const int64_t result = int64_t(work.slot_of(chunk)) * a.group + head;
         state[i] = __ldcg(&p.plan.states[result]);
         o[i] = __ldcg(&p.plan.outs[result * kHeadDim + d]);
       }
@@ -214,7 +253,7 @@ __device__ void merge(const DecodeParams<T>& p, const Work& work) {
 }
 
 template <class T, int kHeadDim>
-__device__ void attend(const DecodeParams<T>& p, int num_jobs, const unsigned char* ring_memory,
+__device__ void attend(const DecodeParams<T>& p, const unsigned char* ring_memory,
                        Shared<T, kHeadDim>& shared) {
   constexpr int kSteps = kHeadDim / 16, kDimTiles = kHeadDim / 64;
   const AttentionParams<T>& a = p.attention;
@@ -227,30 +266,29 @@ __device__ void attend(const DecodeParams<T>& p, int num_jobs, const unsigned ch
     if (lane == 0) arrive(&shared.empty[ring.stage]);
     ring.advance();
   };
-  Work work;
-  for (int round = 0; find_work(p, num_jobs, round, work); ++round) {
-    const int64_t token = a.cu_seqlens_q[work.job.sequence];
-    uint32_t q[kSteps][2];  // the B operand: column `row` is a head
-    {
-      const bool has_head = row < a.group;
-      const T* from =
-          a.q + token * a.q_stride + int64_t(work.kv_head * a.group + (has_head ? row : 0)) * a.q_head_stride;
+  uint32_t q[kSteps][2];  // the B operand: column `row` is a head
+  const auto load_q = [&](const Work& work) {
+    const bool has_head = row < a.group;
+    const T* from = a.q + a.cu_seqlens_q[work.sequence.index] * a.q_stride +
+                    int64_t(work.kv_head * a.group + (has_head ? row : 0)) * a.q_head_stride;
 #pragma unroll
-      for (int step = 0; step < kSteps; ++step)
+    for (int step = 0; step < kSteps; ++step)
 #pragma unroll
-        for (int half = 0; half < 2; ++half)
-          q[step][half] =
-              has_head ? *reinterpret_cast<const uint32_t*>(from + 16 * step + 8 * half + 2 * pair) : 0;
-    }
-    const auto result_of = [&](int chunk, int head) {
-      return (int64_t(work.job.first_slot + chunk) * a.num_kv_heads + work.kv_head) * a.group + head;
-    };
+      for (int half = 0; half < 2; ++half)
+        q[step][half] =
+            has_head ? *reinterpret_cast<const uint32_t*>(from + 16 * step + 8 * half + 2 * pair) : 0;
+  };
+  Span next(p);
+  if (!next.done()) load_q(next.work);
+  while (!next.done()) {
+    const Span span = next;
+    const Work& work = span.work;
     const auto keep = [&](int chunk, const float(&m)[2], const float(&l)[2], const float(&o)[kDimTiles][4]) {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int head = 2 * pair + e % 2;
         if (head >= a.group) continue;
-        const int64_t result = result_of(chunk, head);
+        const int64_t result = int64_t(work.slot_of(chunk)) * a.group + head;
 #pragma unroll
         for (int i = 0; i < kDimTiles; ++i)
           p.plan.outs[result * kHeadDim + warp * (kHeadDim / kWarps) + 16 * i + row + e / 2 * 8] = o[i][e];
@@ -283,6 +321,10 @@ __device__ void attend(const DecodeParams<T>& p, int num_jobs, const unsigned ch
           for (int e = 0; e < 4; ++e) s[i][e] = key + row + e / 2 * 8 < tokens ? sums[e] : -INFINITY;
         }
         release();
+      }
+      if (chunk + 1 == work.end_chunk) {  // what is next is on its way while this one ends
+        next.advance();
+        if (!next.done()) load_q(next.work);
       }
 #pragma unroll
       for (int i = 0; i < kStagesOfChunk; ++i)
@@ -362,6 +404,7 @@ __device__ void attend(const DecodeParams<T>& p, int num_jobs, const unsigned ch
     }
 
     if (work.is_whole()) {
+      const int64_t token = a.cu_seqlens_q[work.sequence.index];
       const float inverse[2] = {__frcp_rn(state.sum[0]), __frcp_rn(state.sum[1])};
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
@@ -379,7 +422,7 @@ __device__ void attend(const DecodeParams<T>& p, int num_jobs, const unsigned ch
     __threadfence();
     sync_compute_warps();
     if (threadIdx.x == 0) {
-      int32_t* counted = &p.plan.counted[work.job.sequence * a.num_kv_heads + work.kv_head];
+      int32_t* counted = &p.plan.counted[work.sequence.index * a.num_kv_heads + work.kv_head];
       const int count = work.end_chunk - work.first_chunk;
       shared.is_last = atomicAdd(counted, count) + count == work.num_chunks;
       if (shared.is_last) *counted = 0;
@@ -387,7 +430,7 @@ __device__ void attend(const DecodeParams<T>& p, int num_jobs, const unsigned ch
     sync_compute_warps();
     if (shared.is_last) {
       __threadfence();
-      merge<T, kHeadDim>(p, work);
+      merge<T, kHeadDim>(p, span);
     }
   }
 }
@@ -408,11 +451,10 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocksPerSm)
     publish_barriers();
   }
   __syncthreads();
-  const int num_jobs = *p.plan.num_jobs;
   if (threadIdx.x >= kComputeThreads)
-    copy_keys_and_values<T, kHeadDim>(p, num_jobs, ring_memory, shared);
+    copy_keys_and_values<T, kHeadDim>(p, ring_memory, shared);
   else
-    attend<T, kHeadDim>(p, num_jobs, ring_memory, shared);
+    attend<T, kHeadDim>(p, ring_memory, shared);
 #endif
 }
 

@@ -1,30 +1,43 @@
 // How the keys of sequences with one query are shared out among thread blocks, worked out on the GPU once a step.
 //
-// A job is a run of chunks of one sequence, for one kv head. Where there are few sequences each is cut into several jobs, whose
-// results meet in memory; where there are many, most are one job. Jobs go longest first, dealt out in turn.
+// All chunks of all such sequences stand in a row, sequence by sequence, kv head by kv head, and the row is cut into equal
+// spans, one a thread block; a chunk is of the span in which its first 16 keys are. Most sequences lie in one span. Of those that
+// do not, the first span keeps its joined state and the others the result of every chunk, for whoever comes last to join.
 #pragma once
 
 #include "ops/cuda/attention_common.cuh"
 
 namespace nanovllm::cuda {
 
-struct
-    DecodeJob {  // for each kv head: chunks [part · chunks / num_parts, (part + 1) · chunks / num_parts) of the sequence
-  int32_t sequence, part, num_parts;
-  int32_t first_slot;  // where results of the sequence's chunk 0 go, if it has several parts
+// Places in the row are counted in pieces of 16 keys.
+constexpr int kPieceKeys = 16, kChunkPieces = kAttentionChunk / kPieceKeys;
+
+struct PlannedSequence {
+  int32_t first_piece;  // in the row, of its first kv head
+  int32_t first_slot;   // of the results of its first kv head's chunks
+  int32_t num_keys;     // 0: it has not one query
+  int32_t index;        // of the sequence
+};
+struct SpanStart {  // where a span's first chunk is
+  PlannedSequence sequence;
+  int32_t kv_head, chunk, unused[2];
 };
 
 // Views into AttentionMeta::plan.
 struct DecodePlan {
-  int32_t* num_jobs;  // [1]
-  DecodeJob* jobs;    // [max_jobs]
-  int32_t* counted;   // [num_seqs, num_kv_heads]  chunks whose results have met; zero between ops
-  float2* states;     // [num_slots, num_kv_heads, group]  maximum and sum
-  float* outs;        // [num_slots, num_kv_heads, group, head_dim]
-  int max_jobs;
+  int32_t* num_pieces;         // [1]     of the row
+  int32_t* is_cut;             // [1]     0: a sequence's kv head is all of the span in which it begins
+  SpanStart* starts;           // [grid]  of spans that have a chunk
+  PlannedSequence* sequences;  // [num_seqs]
+  int32_t* counted;            // [num_seqs, num_kv_heads]  chunks whose results are there; zero between ops
+  float2* states;              // [num_slots, group]  maximum and sum
+  float* outs;                 // [num_slots, group, head_dim]
   int64_t num_slots;
   size_t bytes;  // of all
-  int grid;      // thread blocks that work at once
+  int grid;      // thread blocks, that work at the same time
+
+  // The piece at which span i begins.
+  __device__ int begin_of(int i, int pieces) const { return int(int64_t(i) * pieces / grid); }
 };
 
 // Dynamic shared memory of a thread block, three of which are on a multiprocessor.

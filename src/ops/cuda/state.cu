@@ -55,6 +55,11 @@ const Device& cuda_device() {
           [](void* to, const void* from, size_t bytes) {
             cuda::check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "download");
           },
+      .staging = cuda_host_device,
+      .upload_ahead =
+          [](void* to, const void* from, size_t bytes) {
+            cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, nullptr), "upload");
+          },
       .synchronize = [] { cuda::check(cudaDeviceSynchronize(), "step"); },
       .memory =
           [] {
@@ -85,6 +90,8 @@ const Device& cuda_host_device() {
             cuda::check(cudaDeviceSynchronize(), "download");
             std::memcpy(to, from, bytes);
           },
+      .staging = cuda_host_device,
+      .upload_ahead = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); },
       .synchronize = [] { cuda::check(cudaDeviceSynchronize(), "step"); },
       .memory = [] { return host_device().memory(); },
   };

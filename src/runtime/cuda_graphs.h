@@ -1,0 +1,39 @@
+// Decode steps that are recorded once for each batch size and then replayed: one launch in place of hundreds.
+//
+// What is recorded is the eager code, with the same kernels in the same memory, so a replayed step has the bits of an eager one.
+// Sizes are padded to few (padded_size); a size is recorded after its first step has run, so start-up does not wait for any.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "ops/ops.h"
+
+namespace nanovllm {
+
+class CudaGraphs {
+ public:
+  // state: of the ops, outlives this; null ops functions or enabled = false: nothing is recorded
+  CudaGraphs(const OpTable& ops, void* state, int max_num_seqs, bool enabled);
+
+  bool enabled() const { return enabled_; }
+  // With how many sequences a step of num_seqs is recorded: 1 to 8, then multiples of 8, then of 16, at most max_num_seqs.
+  int padded_size(int num_seqs) const;
+
+  // Replays what was recorded for this size; false: nothing was.
+  bool replay(int size);
+  // Records what step() does, without doing it. throws Error(kDevice); what step() throws
+  void record(int size, const std::function<void()>& step);
+
+ private:
+  using Graph = std::unique_ptr<void, void (*)(void*)>;
+
+  const OpTable& ops_;
+  void* state_;
+  int max_num_seqs_;
+  bool enabled_;
+  std::map<int, Graph> graphs_;
+};
+
+}  // namespace nanovllm
