@@ -131,6 +131,41 @@ void time_add_rms_norm(Bench& bench, Report& report) {
   }
 }
 
+void time_silu_and_mul(Bench& bench, Report& report) {
+  constexpr int64_t kWidth = 3072;
+  for (const int64_t tokens : {1, 256, 8192}) {
+    const Tensor gate_up = bench.make(kT, {tokens, 2 * kWidth}), out = bench.make(kT, {tokens, kWidth});
+    bench.time(report, "gpu.silu_and_mul.rows" + std::to_string(tokens), 32,
+               us(6 * double(tokens * kWidth), kCopyRate),
+               [&](Context& ctx, int) { silu_and_mul(ctx, {.out = out, .gate_up = gate_up}); });
+    bench.free_all();
+  }
+}
+
+// Greedily: the largest of each row of logits.
+void time_sample(Bench& bench, Report& report) {
+  constexpr int64_t kVocab = 151936;
+  for (const int64_t rows : {1, 256}) {
+    const Tensor logits = bench.make(DType::kF32, {rows, kVocab}), out = bench.make(DType::kI32, {rows}),
+                 zeros = bench.make_ints({rows}, std::vector<int32_t>(size_t(rows), 0)),
+                 seeds = bench.make_ints({rows, 2}, std::vector<int32_t>(size_t(2 * rows), 0));
+    const Tensor no_temperature = Tensor::view(zeros.data, DType::kF32, {rows});
+    bench.time(report, "gpu.sample.greedy.rows" + std::to_string(rows), 8,
+               us(4 * double(rows * kVocab), kReadRate), [&](Context& ctx, int) {
+                 sample(ctx, {.out = out,
+                              .logits = logits,
+                              .temperature = no_temperature,
+                              .top_k = zeros,
+                              .top_p = no_temperature,
+                              .seeds = seeds,
+                              .positions = zeros,
+                              .sample_indices = zeros,
+                              .num_valid_tokens = kVocab});
+               });
+    bench.free_all();
+  }
+}
+
 void time_linear(Bench& bench, Report& report) {
   struct Shape {
     const char* name;
@@ -218,6 +253,8 @@ void measure(const std::string& result, const std::string& commit) {
   Bench bench;
   Report report;
   time_add_rms_norm(bench, report);
+  time_silu_and_mul(bench, report);
+  time_sample(bench, report);
   time_linear(bench, report);
   time_attention(bench, report);
   report.write(result, cuda_device_name(), commit, "build/cuda/bench/bench_gpu", "");

@@ -55,19 +55,12 @@ __device__ int sequence_of_token(const AttentionParams<T>& p, int64_t token) {
   return last_at_or_before(p.num_seqs, token, [&](int i) { return int64_t(p.cu_seqlens_q[i]); });
 }
 
-// Of float32: element of the cache where the key (and the value) of a position begins.
-template <class T>
+// The row of a position's key (and value) in the cache: for float32 where it begins, for 16-bit types what piece_of_row takes.
+template <int kHeadDim, class T>
 __device__ int64_t key_row(const AttentionParams<T>& p, int seq, int kv_head, int position) {
   const int64_t block = p.block_table[int64_t(seq) * p.max_blocks + position / p.block_size];
-  return ((block * p.num_kv_heads + kv_head) * p.block_size + position % p.block_size) * p.head_dim;
-}
-
-// Of 16-bit types: element of the cache where the 8 elements from 8 piece on of a position's key (and value) are.
-template <int kHeadDim, class T>
-__device__ int64_t key_piece(const AttentionParams<T>& p, int seq, int kv_head, int position, int piece) {
-  const int64_t block = p.block_table[int64_t(seq) * p.max_blocks + position / p.block_size];
-  return cache_element<T>(block * p.num_kv_heads + kv_head, p.block_size, kHeadDim, position % p.block_size,
-                          8 * piece);
+  return cache_row<T>(block * p.num_kv_heads + kv_head, p.block_size, kHeadDim > 0 ? kHeadDim : p.head_dim,
+                      position % p.block_size);
 }
 
 }  // namespace nanovllm::cuda

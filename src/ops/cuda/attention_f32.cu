@@ -29,7 +29,7 @@ __global__ void attention_f32_kernel(AttentionParams<float> p) {
     __syncthreads();
     float score = -INFINITY;
     if (tid < n) {
-      key_rows[tid] = key_row(p, seq, head / p.group, start + tid);
+      key_rows[tid] = key_row<0>(p, seq, head / p.group, start + tid);
       const float* k = p.k + key_rows[tid];
       score = 0;
       for (int d = 0; d < p.head_dim; ++d) score = __fmaf_rn(q[d], k[d], score);

@@ -44,6 +44,7 @@ struct Shared {
   alignas(128) unsigned char p[kWarpRows * kChunk * sizeof(T)];  // of a decode
   float max[kWarps][kWarpRows];
   uint32_t sum[kWarps][kWarpRows];
+  int64_t rows[2][kChunk];  // of this chunk and the next
 };
 
 // One tile's work.
@@ -61,9 +62,11 @@ __device__ bool find_tile(const AttentionParams<T>& p, Tile& tile) {
   // Sequence i has tiles from first(i) on: room for its own, whatever cu_seqlens is, without a sum over sequences.
   const auto first = [&](int i) { return int64_t(p.cu_seqlens_q[i]) * p.group / kTileRows + i; };
   tile.kv_head = blockIdx.y;
-  tile.seq = last_at_or_before(p.num_seqs, blockIdx.x, first);
+  // Last tiles first: of a prompt they have most to do.
+  const int64_t index = int64_t(gridDim.x) - 1 - blockIdx.x;
+  tile.seq = last_at_or_before(p.num_seqs, index, first);
   tile.num_queries = p.cu_seqlens_q[tile.seq + 1] - p.cu_seqlens_q[tile.seq];
-  tile.first_row = int(blockIdx.x - first(tile.seq)) * kTileRows;
+  tile.first_row = int(index - first(tile.seq)) * kTileRows;
   tile.num_rows = min(kTileRows, tile.num_queries * p.group - tile.first_row);
   if (tile.num_rows <= 0 || (p.singles_are_planned && tile.num_queries == 1)) return false;
   tile.first_position = p.seq_lens[tile.seq] - tile.num_queries;
@@ -71,17 +74,26 @@ __device__ bool find_tile(const AttentionParams<T>& p, Tile& tile) {
   return true;
 }
 
-// Keys (or values) [start, start + 128) of the tile's sequence, zeros behind the last.
+// Where the keys, and the values, [start, start + 128) of the tile's sequence are in the cache; -1 behind the last. A thread a key.
 template <class T, int kHeadDim>
-__device__ void copy_chunk(const AttentionParams<T>& p, const Tile& tile, const T* cache,
-                           unsigned char* shared, int start) {
+__device__ void find_rows(const AttentionParams<T>& p, const Tile& tile, int64_t* rows, int start) {
+  static_assert(kThreads == kChunk);
+  const int position = start + int(threadIdx.x);
+  rows[threadIdx.x] = position < tile.num_keys ? key_row<kHeadDim>(p, tile.seq, tile.kv_head, position) : -1;
+}
+
+// These keys, or values, zeros behind the last.
+template <class T, int kHeadDim>
+__device__ void copy_chunk(const AttentionParams<T>& p, const T* cache, const int64_t* rows,
+                           unsigned char* shared) {
   constexpr int kPieces = kHeadDim * int(sizeof(T)) / 16;
   const uint32_t base = uint32_t(__cvta_generic_to_shared(shared));
+#pragma unroll 4
   for (int i = threadIdx.x; i < kChunk * kPieces; i += kThreads) {
-    const int row = i / kPieces, piece = i % kPieces, position = start + row;
-    const bool valid = position < tile.num_keys;
-    const T* from = valid ? cache + key_piece<kHeadDim>(p, tile.seq, tile.kv_head, position, piece) : cache;
-    copy_16_bytes_async(base + piece_offset<kPieces>(row, piece), from, valid);
+    const int row = i / kPieces, piece = i % kPieces;
+    const int64_t at = rows[row];
+    const T* from = at >= 0 ? cache + piece_of_row<kHeadDim, T>(at, piece, p.block_size) : cache;
+    copy_16_bytes_async(base + piece_offset<kPieces>(row, piece), from, at >= 0);
   }
   commit_copies();
 }
@@ -204,8 +216,16 @@ __device__ void store_rows(const AttentionParams<T>& p, const Tile& tile, int fi
 // Both ways below copy one chunk ahead: values while scores are computed, the next keys while values are used.
 template <class T, int kHeadDim>
 __device__ void copy_first(const AttentionParams<T>& p, const Tile& tile, Shared<T, kHeadDim>& shared) {
-  copy_chunk<T, kHeadDim>(p, tile, p.k, shared.k, 0);
-  copy_chunk<T, kHeadDim>(p, tile, p.v, shared.v, 0);
+  find_rows<T, kHeadDim>(p, tile, shared.rows[0], 0);
+  __syncthreads();
+  copy_chunk<T, kHeadDim>(p, p.k, shared.rows[0], shared.k);
+  copy_chunk<T, kHeadDim>(p, p.v, shared.rows[0], shared.v);
+}
+// Before the next chunk is copied.
+template <class T, int kHeadDim>
+__device__ void find_next(const AttentionParams<T>& p, const Tile& tile, Shared<T, kHeadDim>& shared,
+                          int start) {
+  find_rows<T, kHeadDim>(p, tile, shared.rows[(start / kChunk + 1) % 2], start + kChunk);
 }
 // Of the two chunks on their way the older, keys or values in turn.
 __device__ void next_is_there() {
@@ -213,11 +233,11 @@ __device__ void next_is_there() {
   __syncthreads();
 }
 template <class T, int kHeadDim>
-__device__ void copy_next(const AttentionParams<T>& p, const Tile& tile, const T* cache, unsigned char* to,
-                          int start) {
+__device__ void copy_next(const AttentionParams<T>& p, const Tile& tile, const T* cache,
+                          const Shared<T, kHeadDim>& shared, unsigned char* to, int start) {
   __syncthreads();  // all have read what is there
   if (start + kChunk < tile.num_keys)
-    copy_chunk<T, kHeadDim>(p, tile, cache, to, start + kChunk);
+    copy_chunk<T, kHeadDim>(p, cache, shared.rows[(start / kChunk + 1) % 2], to);
   else
     commit_copies();  // an empty group keeps the count
 }
@@ -234,6 +254,7 @@ __device__ void attend_rows(const AttentionParams<T>& p, const Tile& tile, Share
   for (int start = 0; start < tile.num_keys; start += kChunk) {
     uint32_t probabilities[kChunk / 16][4], quanta_sum[2] = {};
     float m[2];
+    find_next(p, tile, shared, start);
     next_is_there();
     {
       float s[kChunk / 8][4];
@@ -249,7 +270,7 @@ __device__ void attend_rows(const AttentionParams<T>& p, const Tile& tile, Share
         probabilities[step][3] = pack<T>(s[2 * step + 1][2], s[2 * step + 1][3]);
       }
     }
-    copy_next<T, kHeadDim>(p, tile, p.k, shared.k, start);
+    copy_next<T, kHeadDim>(p, tile, p.k, shared, shared.k, start);
     Join j[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -265,7 +286,7 @@ __device__ void attend_rows(const AttentionParams<T>& p, const Tile& tile, Share
 #pragma unroll
       for (int i = 0; i < 4; ++i) out[n][i] = joined(out[n][i], o[i], j[i / 2]);
     }
-    copy_next<T, kHeadDim>(p, tile, p.v, shared.v, start);
+    copy_next<T, kHeadDim>(p, tile, p.v, shared, shared.v, start);
   }
   const float inverse[2] = {__frcp_rn(sum[0]), __frcp_rn(sum[1])};
 #pragma unroll
@@ -287,6 +308,7 @@ __device__ void attend_together(const AttentionParams<T>& p, const Tile& tile, S
   for (int start = 0; start < tile.num_keys; start += kChunk) {
     float s[kKeyTiles][4], m[2];
     uint32_t quanta_sum[2] = {};
+    find_next(p, tile, shared, start);
     next_is_there();
     const int first_key = warp * kKeyTiles * 8;
     compute_scores<T, kHeadDim>(rows, shared.k, first_key, start, s);
@@ -295,7 +317,7 @@ __device__ void attend_together(const AttentionParams<T>& p, const Tile& tile, S
       shared.max[warp][group] = m[0];
       shared.max[warp][group + 8] = m[1];
     }
-    copy_next<T, kHeadDim>(p, tile, p.k, shared.k, start);  // and all maxima are there
+    copy_next<T, kHeadDim>(p, tile, p.k, shared, shared.k, start);  // and all maxima are there
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       for (int w = 0; w < kWarps; ++w) m[half] = fmaxf(m[half], shared.max[w][group + 8 * half]);
@@ -339,7 +361,7 @@ __device__ void attend_together(const AttentionParams<T>& p, const Tile& tile, S
         for (int i = 0; i < 4; ++i) out[n][i] = joined(out[n][i], o[i], j[i / 2]);
       }
     }
-    copy_next<T, kHeadDim>(p, tile, p.v, shared.v, start);
+    copy_next<T, kHeadDim>(p, tile, p.v, shared, shared.v, start);
   }
   const float inverse[2] = {__frcp_rn(sum[0]), __frcp_rn(sum[1])};
   if (has_dims)
@@ -365,7 +387,7 @@ template <class T, int kHeadDim>
 void launch(Context& ctx, const AttentionArgs& a) {
   AttentionParams<T> p = attention_params<T>(a);
   p.singles_are_planned = a.meta.plan.defined();
-  if (p.singles_are_planned) decode_attention(ctx, a);
+  if (p.singles_are_planned && a.meta.num_singles != 0) decode_attention(ctx, a);
   if (p.singles_are_planned && a.meta.num_singles == p.num_seqs) return;
   constexpr size_t kBytes = sizeof(Shared<T, kHeadDim>);
   check(cudaFuncSetAttribute(attention_mma_kernel<T, kHeadDim>, cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -15,8 +15,10 @@ namespace {
 
 // Shape, types and alignment: what an algorithm is chosen by.
 using Key = std::tuple<DType, DType, int64_t, int64_t, int64_t, int64_t, int64_t, int, uint32_t>;
-struct Algorithm {
-  cublasLtMatmulAlgo_t value;
+struct Prepared {
+  cublasLtMatmulDesc_t operation = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;  // b and d: for the tokens of the last call
+  std::optional<cublasLtMatmulAlgo_t> algorithm;                 // nullopt: the library has none
   bool judged = false;
 };
 
@@ -48,7 +50,7 @@ struct CublasLt::Library {
   decltype(&cublasLtMatmulPreferenceCreate) create_preference = nullptr;
   decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference = nullptr;
   decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference = nullptr;
-  std::map<Key, std::optional<Algorithm>> algorithms;  // nullopt: the library has none
+  std::map<Key, Prepared> prepared;
 
   template <class Function>
   void find(Function& function, const char* name) {
@@ -63,6 +65,46 @@ struct CublasLt::Library {
     set_layout(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count);
     set_layout(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride, sizeof batch_stride);
     return layout;
+  }
+
+  // With the library's first choice for so many tokens.
+  Prepared prepare(const Product& p, int64_t tokens, uint32_t a_alignment, uint32_t b_alignment,
+                   uint32_t d_alignment) const {
+    const int64_t segment = p.k / p.num_batches;
+    Prepared result;
+    create_operation(&result.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    set_operation(result.operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed);
+    result.a = make_layout(p.dtype, segment, p.out_features, p.k, p.num_batches, segment);
+    result.b = make_layout(p.dtype, segment, tokens, p.x_stride, p.num_batches, segment);
+    result.d =
+        make_layout(p.out_dtype, p.out_features, tokens, p.out_stride, p.num_batches, p.out_batch_stride);
+    cublasLtMatmulPreference_t preference = nullptr;
+    create_preference(&preference);
+    const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+      set_preference(preference, attribute, &value, sizeof value);
+    };
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, size_t{0});
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t(CUBLASLT_REDUCTION_SCHEME_NONE));
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a_alignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b_alignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, d_alignment);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d_alignment);
+    cublasLtMatmulHeuristicResult_t choice{};
+    int count = 0;
+    const cublasStatus_t status = get_heuristic(handle, result.operation, result.a, result.b, result.d,
+                                                result.d, preference, 1, &choice, &count);
+    if (status == CUBLAS_STATUS_SUCCESS && count == 1 && choice.workspaceSize == 0)
+      result.algorithm = choice.algo;
+    destroy_preference(preference);
+    return result;
+  }
+
+  void release(const Prepared& p) const {
+    destroy_layout(p.a);
+    destroy_layout(p.b);
+    destroy_layout(p.d);
+    destroy_operation(p.operation);
   }
 };
 
@@ -102,6 +144,7 @@ CublasLt::CublasLt() {
 
 CublasLt::~CublasLt() {
   if (!library_) return;
+  for (const auto& [key, prepared] : library_->prepared) library_->release(prepared);
   library_->destroy(library_->handle);
   dlclose(library_->file);
 }
@@ -119,70 +162,30 @@ bool CublasLt::multiply(const Product& p, void* stream, const std::function<bool
                 p.out_features, p.k,           p.x_stride,
                 p.out_stride,   p.num_batches, a_alignment << 20 | b_alignment << 10 | d_alignment};
 
-  cublasLtMatmulDesc_t operation = nullptr;
-  lt.create_operation(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
-  const cublasOperation_t transposed = CUBLAS_OP_T;
-  lt.set_operation(operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed);
-  const cublasLtMatrixLayout_t a =
-      lt.make_layout(p.dtype, segment, p.out_features, p.k, p.num_batches, segment);
-  const auto make_b = [&](int64_t tokens) {
-    return lt.make_layout(p.dtype, segment, tokens, p.x_stride, p.num_batches, segment);
-  };
-  const auto make_d = [&](int64_t tokens) {
-    return lt.make_layout(p.out_dtype, p.out_features, tokens, p.out_stride, p.num_batches,
-                          p.out_batch_stride);
-  };
-
-  auto found = lt.algorithms.find(key);
-  if (found == lt.algorithms.end()) {
-    cublasLtMatmulPreference_t preference = nullptr;
-    lt.create_preference(&preference);
-    const size_t no_workspace = 0;
-    lt.set_preference(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &no_workspace,
-                      sizeof no_workspace);
-    const uint32_t no_reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
-    lt.set_preference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_reduction,
-                      sizeof no_reduction);
-    lt.set_preference(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &a_alignment,
-                      sizeof a_alignment);
-    lt.set_preference(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &b_alignment,
-                      sizeof b_alignment);
-    lt.set_preference(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &d_alignment,
-                      sizeof d_alignment);
-    lt.set_preference(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &d_alignment,
-                      sizeof d_alignment);
-    const cublasLtMatrixLayout_t b = make_b(rounded), d = make_d(rounded);
-    cublasLtMatmulHeuristicResult_t result{};
-    int count = 0;
-    const bool ok = lt.get_heuristic(lt.handle, operation, a, b, d, d, preference, 1, &result, &count) ==
-                        CUBLAS_STATUS_SUCCESS &&
-                    count == 1 && result.workspaceSize == 0;
-    lt.destroy_layout(b);
-    lt.destroy_layout(d);
-    lt.destroy_preference(preference);
-    found = lt.algorithms.emplace(key, ok ? std::optional(Algorithm{result.algo}) : std::nullopt).first;
-  }
-  cublasStatus_t status = CUBLAS_STATUS_NOT_SUPPORTED;
-  if (found->second) {
-    const cublasLtMatrixLayout_t b = make_b(p.num_tokens), d = make_d(p.num_tokens);
-    const float one = 1, zero = 0;
-    status = lt.matmul(lt.handle, operation, &one, p.weight, a, p.x, b, &zero, p.out, d, p.out, d,
-                       &found->second->value, nullptr, 0, static_cast<cudaStream_t>(stream));
-    lt.destroy_layout(b);
-    lt.destroy_layout(d);
-  }
-  lt.destroy_layout(a);
-  lt.destroy_operation(operation);
+  auto found = lt.prepared.find(key);
+  if (found == lt.prepared.end())
+    found = lt.prepared.emplace(key, lt.prepare(p, rounded, a_alignment, b_alignment, d_alignment)).first;
+  Prepared& prepared = found->second;
+  if (!prepared.algorithm) return false;
+  const uint64_t columns = uint64_t(p.num_tokens);
+  lt.set_layout(prepared.b, CUBLASLT_MATRIX_LAYOUT_COLS, &columns, sizeof columns);
+  lt.set_layout(prepared.d, CUBLASLT_MATRIX_LAYOUT_COLS, &columns, sizeof columns);
+  lt.set_layout(prepared.d, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &p.out_batch_stride,
+                sizeof p.out_batch_stride);
+  const float one = 1, zero = 0;
+  const cublasStatus_t status = lt.matmul(
+      lt.handle, prepared.operation, &one, p.weight, prepared.a, p.x, prepared.b, &zero, p.out, prepared.d,
+      p.out, prepared.d, &*prepared.algorithm, nullptr, 0, static_cast<cudaStream_t>(stream));
   if (status != CUBLAS_STATUS_SUCCESS) {
     cudaGetLastError();  // what the library may have left is not the next op's
     // A kernel for the rounded shape may not take this one: nothing has run then.
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return false;
     fail(ErrorKind::kDevice, "linear: cuBLASLt gave status ", int(status));
   }
-  if (!found->second->judged) {
-    found->second->judged = true;
+  if (!prepared.judged) {
+    prepared.judged = true;
     if (!is_right()) {
-      found->second.reset();
+      prepared.algorithm.reset();
       return false;
     }
   }

@@ -51,6 +51,7 @@ __device__ float inverse_of_row(const float* values, int64_t width, float eps) {
   __syncthreads();
   if (threadIdx.x < 32) {
     float sum = 0;
+#pragma unroll 16
     for (int64_t i = threadIdx.x % kLanes; i < width; i += kLanes) sum = __fmaf_rn(values[i], values[i], sum);
     sum = sum_of_lanes(sum);
     if (threadIdx.x == 0) inverse = inverse_rms(sum, width, eps);
@@ -93,6 +94,56 @@ __global__ void add_rms_norm_kernel(T* out, const float* sums, T* residual, cons
     scale_element(out + t * out_stride, values[i], inverse, weight[i], i);
 }
 
+// Four elements, in one access.
+template <class T>
+struct alignas(4 * sizeof(T)) Four {
+  T at[4];
+};
+template <class T>
+__device__ Four<T> load_four(const T* from) {
+  return *reinterpret_cast<const Four<T>*>(from);
+}
+
+// The same where rows are of fours: a thread has four elements at a time, one time for each thread up to a width of 4096, and
+// asks for the weight before the sum of squares is known.
+template <class T>
+__global__ void add_rms_norm_by_fours_kernel(T* out, const float* sums, T* residual, const float* weight,
+                                             int num_segments, int64_t segment_stride, int64_t sums_stride,
+                                             int64_t residual_stride, int64_t out_stride, int64_t width,
+                                             float eps) {
+  extern __shared__ float values[];
+  const int64_t t = blockIdx.x, first = 4 * int64_t(threadIdx.x), step = 4 * int64_t(blockDim.x);
+  const float* s = sums + t * sums_stride;
+  T* r = residual + t * residual_stride;
+  const Four<float> first_weight = first < width ? load_four(weight + first) : Four<float>{};
+  for (int64_t i = first; i < width; i += step) {
+    Four<float> part[4];
+#pragma unroll
+    for (int segment = 0; segment < 4; ++segment)
+      if (segment < num_segments) part[segment] = load_four(s + segment * segment_stride + i);
+    Four<T> x = load_four(r + i);
+    Four<float> rounded;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      float sum = part[0].at[e];
+      if (num_segments >= 2) sum += part[1].at[e];
+      if (num_segments == 4) sum += part[2].at[e] + part[3].at[e];
+      x.at[e] = round_to<T>(sum + to_float(x.at[e]));
+      rounded.at[e] = to_float(x.at[e]);
+    }
+    *reinterpret_cast<Four<T>*>(r + i) = x;
+    *reinterpret_cast<Four<float>*>(values + i) = rounded;
+  }
+  const float inverse = inverse_of_row(values, width, eps);
+  for (int64_t i = first; i < width; i += step) {
+    const Four<float> w = i == first ? first_weight : load_four(weight + i), x = load_four(values + i);
+    Four<T> y;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) y.at[e] = normalised(x.at[e], inverse, w.at[e], T{});
+    *reinterpret_cast<Four<T>*>(out + t * out_stride + i) = y;
+  }
+}
+
 // More than 48 KB of shared memory, what the kernel has of its own included, must be asked for.
 template <class Kernel>
 size_t shared_bytes(Kernel kernel, int64_t width) {
@@ -128,11 +179,21 @@ void add_rms_norm(Context& ctx, const AddRmsNormArgs& a) {
   if (a.out.shape[0] == 0) return;
   const int64_t width = a.out.shape[1];
   with_dtype(a.out.dtype, [&]<class T>(T) {
-    add_rms_norm_kernel<T>
-        <<<unsigned(a.out.shape[0]), kLargeThreads, shared_bytes(add_rms_norm_kernel<T>, width),
-           stream_of(ctx)>>>(a.out.ptr<T>(), a.partial_sums.ptr<float>(), a.residual.ptr<T>(),
-                             a.weight.ptr<float>(), int(a.partial_sums.shape[0]), a.partial_sums.stride[0],
-                             a.partial_sums.stride[1], a.residual.stride[0], a.out.stride[0], width, a.eps);
+    const auto of_fours = [](const Tensor& t) {
+      const uint64_t bytes = dtype_bytes(t.dtype);
+      uint64_t all = reinterpret_cast<uint64_t>(t.data);
+      for (int d = 0; d + 1 < t.rank; ++d) all |= uint64_t(t.stride[size_t(d)]) * bytes;
+      return all % (4 * bytes) == 0;
+    };
+    const bool fours = width % 4 == 0 && of_fours(a.out) && of_fours(a.partial_sums) &&
+                       of_fours(a.residual) && of_fours(a.weight);
+    const auto kernel = fours ? add_rms_norm_by_fours_kernel<T> : add_rms_norm_kernel<T>;
+    const unsigned threads =
+        fours ? std::clamp(blocks_for(width, 128), 2u, 32u) * 32 : unsigned(kLargeThreads);
+    kernel<<<unsigned(a.out.shape[0]), threads, shared_bytes(kernel, width), stream_of(ctx)>>>(
+        a.out.ptr<T>(), a.partial_sums.ptr<float>(), a.residual.ptr<T>(), a.weight.ptr<float>(),
+        int(a.partial_sums.shape[0]), a.partial_sums.stride[0], a.partial_sums.stride[1],
+        a.residual.stride[0], a.out.stride[0], width, a.eps);
   });
   check_launch("add_rms_norm");
 }

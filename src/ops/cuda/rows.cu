@@ -35,15 +35,40 @@ __global__ void rope_kernel(T* q, T* k, const int32_t* positions, const float* c
 }
 
 template <class T>
+__device__ T silu_and_mul_of(T gate_value, T up_value) {
+  const float gate = to_float(gate_value), up = to_float(up_value);
+  return round_to<T>(gate / (1.0f + exp_f32(-gate)) * up);
+}
+
+// 16 bytes at a time.
+template <class T>
+struct alignas(16) Piece {
+  static constexpr int kCount = 16 / int(sizeof(T));
+  T at[kCount];
+};
+
+template <class T>
+__global__ void silu_and_mul_by_pieces_kernel(T* out, const T* gate_up, int64_t width, int64_t out_stride,
+                                              int64_t in_stride) {
+  const int64_t t = blockIdx.x, i = (blockIdx.y * int64_t(blockDim.x) + threadIdx.x) * Piece<T>::kCount;
+  if (i >= width) return;
+  const T* row = gate_up + t * in_stride;
+  const Piece<T> gate = *reinterpret_cast<const Piece<T>*>(row + i),
+                 up = *reinterpret_cast<const Piece<T>*>(row + width + i);
+  Piece<T> result;
+#pragma unroll
+  for (int e = 0; e < Piece<T>::kCount; ++e) result.at[e] = silu_and_mul_of(gate.at[e], up.at[e]);
+  *reinterpret_cast<Piece<T>*>(out + t * out_stride + i) = result;
+}
+
+template <class T>
 __global__ void silu_and_mul_kernel(T* out, const T* gate_up, int64_t width, int64_t out_stride,
                                     int64_t in_stride) {
   const int64_t t = blockIdx.x;
   const T* row = gate_up + t * in_stride;
   for (int64_t i = blockIdx.y * int64_t(blockDim.x) + threadIdx.x; i < width;
-       i += gridDim.y * int64_t(blockDim.x)) {
-    const float gate = to_float(row[i]), up = to_float(row[width + i]);
-    out[t * out_stride + i] = round_to<T>(gate / (1.0f + exp_f32(-gate)) * up);
-  }
+       i += gridDim.y * int64_t(blockDim.x))
+    out[t * out_stride + i] = silu_and_mul_of(row[i], row[width + i]);
 }
 
 __global__ void sum_segments_kernel(float* out, const float* s, int64_t width, int64_t out_stride,
@@ -88,10 +113,22 @@ void rope(Context& ctx, const RopeArgs& a) {
 
 void silu_and_mul(Context& ctx, const SiluAndMulArgs& a) {
   if (a.out.shape[0] == 0) return;
-  const dim3 grid(unsigned(a.out.shape[0]), std::min(16u, blocks_for(a.out.shape[1], kThreads)));
+  const int64_t width = a.out.shape[1];
   with_dtype(a.out.dtype, [&]<class T>(T) {
-    silu_and_mul_kernel<T><<<grid, kThreads, 0, stream_of(ctx)>>>(
-        a.out.ptr<T>(), a.gate_up.ptr<T>(), a.out.shape[1], a.out.stride[0], a.gate_up.stride[0]);
+    constexpr int64_t kCount = Piece<T>::kCount;
+    const auto whole = [](const Tensor& t) {
+      return reinterpret_cast<uint64_t>(t.data) % 16 == 0 && t.stride[0] % kCount == 0;
+    };
+    if (width % kCount == 0 && whole(a.out) && whole(a.gate_up)) {
+      constexpr int kFew = 128;
+      const dim3 grid(unsigned(a.out.shape[0]), blocks_for(width, kFew * kCount));
+      silu_and_mul_by_pieces_kernel<T><<<grid, kFew, 0, stream_of(ctx)>>>(
+          a.out.ptr<T>(), a.gate_up.ptr<T>(), width, a.out.stride[0], a.gate_up.stride[0]);
+      return;
+    }
+    const dim3 grid(unsigned(a.out.shape[0]), std::min(16u, blocks_for(width, kThreads)));
+    silu_and_mul_kernel<T><<<grid, kThreads, 0, stream_of(ctx)>>>(a.out.ptr<T>(), a.gate_up.ptr<T>(), width,
+                                                                  a.out.stride[0], a.gate_up.stride[0]);
   });
   check_launch("silu_and_mul");
 }

@@ -26,6 +26,8 @@ __device__ uint64_t key_of(float x, int id) {
   return uint64_t(ordered) << 32 | (0xFFFFFFFFu - uint32_t(id));
 }
 
+__device__ int id_of(uint64_t key) { return int(0xFFFFFFFFu - uint32_t(key)); }
+
 template <class Value, class Pick>
 __device__ Value reduce(Value value, Pick pick) {
   __shared__ Value partial[32];
@@ -44,6 +46,22 @@ struct Row {
   float temperature;
 
   __device__ float x(int id) const { return logits[id] / temperature; }
+
+  // body(logit, id) for every id that is this thread's, four at a time where they lie so.
+  template <class Body>
+  __device__ void for_each(Body&& body) const {
+    const int num_fours = reinterpret_cast<uint64_t>(logits) % sizeof(float4) == 0 ? count / 4 : 0;
+    const float4* fours = reinterpret_cast<const float4*>(logits);
+#pragma unroll 4
+    for (int i = threadIdx.x; i < num_fours; i += kThreads) {
+      const float4 four = fours[i];
+      body(four.x, 4 * i);
+      body(four.y, 4 * i + 1);
+      body(four.z, 4 * i + 2);
+      body(four.w, 4 * i + 3);
+    }
+    for (int id = 4 * num_fours + int(threadIdx.x); id < count; id += kThreads) body(logits[id], id);
+  }
 };
 
 // The threshold key: with amount(key, x) of every key >= lowest, the largest key such that the amounts from it on reach
@@ -92,24 +110,23 @@ __global__ void sample_kernel(SampleParams p) {
   const int top_k = p.top_k[r];
   const float top_p = p.top_p[r];
 
-  float max = -INFINITY;
+  uint64_t first_key = 0;  // of the largest
   int bad = 0;
-  for (int id = threadIdx.x; id < row.count; id += kThreads) {
-    bad |= !(row.logits[id] < INFINITY);  // NaN and +infinity
-    max = fmaxf(max, row.logits[id]);
-  }
-  max = reduce(max, [](float a, float b) { return fmaxf(a, b); });
+  row.for_each([&](float logit, int id) {
+    bad |= !(logit < INFINITY);  // NaN and +infinity
+    const uint64_t key = key_of(logit, id);
+    first_key = first_key > key ? first_key : key;
+  });
+  first_key = reduce(first_key, [](uint64_t a, uint64_t b) { return a > b ? a : b; });
   bad = reduce(bad, [](int a, int b) { return a | b; });
+  const int first = id_of(first_key);
+  const float max = bad ? INFINITY : row.logits[first];
   const bool greedy = row.temperature < kGreedyTemperature || top_k == 1;
-  if (bad || !isfinite(max) || (!greedy && !isfinite(max / row.temperature))) {
+  if (!isfinite(max) || (!greedy && !isfinite(max / row.temperature))) {
     if (threadIdx.x == 0) p.out[r] = -1;
     return;
   }
   if (greedy) {
-    int first = INT32_MAX;
-    for (int id = threadIdx.x; id < row.count; id += kThreads)
-      if (row.logits[id] == max) first = min(first, id);
-    first = reduce(first, [](int a, int b) { return min(a, b); });
     if (threadIdx.x == 0) p.out[r] = first;
     return;
   }
@@ -143,7 +160,7 @@ __global__ void sample_kernel(SampleParams p) {
     }
   }
   best = reduce(best, [](uint64_t a, uint64_t b) { return a > b ? a : b; });
-  if (threadIdx.x == 0) p.out[r] = int32_t(0xFFFFFFFFu - uint32_t(best));
+  if (threadIdx.x == 0) p.out[r] = id_of(best);
 }
 
 }  // namespace
