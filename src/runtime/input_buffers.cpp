@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <type_traits>
 
 #include "base/assert.h"
 #include "base/error.h"
@@ -28,16 +30,18 @@ InputBuffers::InputBuffers(const Device& device, const BatchLimits& limits)
       staging_(device.staging(), words_of(limits) * sizeof(int32_t), "step input"),
       buffer_(device, words_of(limits) * sizeof(int32_t), "step input") {}
 
-// What `array` lacks of the shape is padding.
+// What `array` lacks of the shape is padding, if there is one.
 template <class T>
-Tensor InputBuffers::put(const std::vector<T>& array, std::initializer_list<int64_t> shape, T padding) {
+Tensor InputBuffers::put(const std::vector<T>& array, std::initializer_list<int64_t> shape,
+                         std::type_identity_t<std::optional<T>> padding) {
   static_assert(sizeof(T) == sizeof(int32_t));
   const Tensor tensor = Tensor::view(static_cast<int32_t*>(buffer_.data()) + used_,
                                      std::is_same_v<T, float> ? DType::kF32 : DType::kI32, shape);
   const size_t count = size_t(tensor.num_elements());
-  ASSERT(array.size() <= count && (used_ + count) * sizeof(int32_t) <= staging_.bytes());
+  ASSERT(tensor.num_elements() == int64_t(array.size()) || (padding && array.size() < count));
+  ASSERT((used_ + count) * sizeof(int32_t) <= staging_.bytes());
   T* to = reinterpret_cast<T*>(static_cast<int32_t*>(staging_.data()) + used_);
-  std::fill(std::copy(array.begin(), array.end(), to), to + count, padding);
+  std::fill(std::copy(array.begin(), array.end(), to), to + count, padding.value_or(T{}));
   used_ = aligned(used_ + count);
   return tensor;
 }
@@ -45,18 +49,20 @@ Tensor InputBuffers::put(const std::vector<T>& array, std::initializer_list<int6
 // 0, 1, …, count - 1
 Tensor InputBuffers::put_range(int64_t count) {
   int32_t* begin = static_cast<int32_t*>(staging_.data()) + used_;
-  const Tensor tensor = put(std::vector<int32_t>{}, {count});
+  const Tensor tensor = put(std::vector<int32_t>{}, {count}, 0);
   std::iota(begin, begin + count, 0);
   return tensor;
 }
 
 void InputBuffers::put_sampling(const Batch& b, int64_t rows) {
-  sample_.temperature = put(b.temperature, {rows});
-  sample_.top_k = put(b.top_k, {rows});
-  sample_.top_p = put(b.top_p, {rows}, 1.0f);
-  sample_.seeds = put(b.seeds, {rows, 2});
-  sample_.positions = put(b.sample_positions, {rows});
-  sample_.sample_indices = put(b.sample_indices, {rows});
+  const bool padded = rows > b.num_sampled();
+  const auto if_padded = [&](auto value) { return padded ? std::optional(value) : std::nullopt; };
+  sample_.temperature = put(b.temperature, {rows}, if_padded(0.0f));
+  sample_.top_k = put(b.top_k, {rows}, if_padded(0));
+  sample_.top_p = put(b.top_p, {rows}, if_padded(1.0f));
+  sample_.seeds = put(b.seeds, {rows, 2}, if_padded(0));
+  sample_.positions = put(b.sample_positions, {rows}, if_padded(0));
+  sample_.sample_indices = put(b.sample_indices, {rows}, if_padded(0));
 }
 
 void InputBuffers::begin() {
@@ -87,15 +93,17 @@ void InputBuffers::upload(const Batch& b) {
 void InputBuffers::upload_decodes(const Batch& b, int64_t size) {
   begin();
   const int64_t seqs = b.num_seqs(), width = limits_.max_blocks;
-  ASSERT(seqs == b.num_tokens() && seqs == b.num_sampled() && seqs <= size && b.num_block_copies() == 0);
-  input_.token_ids = put(b.token_ids, {size});
-  input_.positions = put(b.positions, {size});
+  ASSERT(seqs == b.num_tokens() && seqs == b.num_sampled() && seqs <= size && b.num_block_copies() == 0 &&
+         b.max_blocks <= width);
+  input_.token_ids = put(b.token_ids, {size}, 0);
+  input_.positions = put(b.positions, {size}, 0);
   input_.attn.num_singles = size;
   input_.attn.slot_mapping = put(b.slot_mapping, {size}, -1);
   // A token each, those that are missing too: row i is of sequence i.
   input_.attn.cu_seqlens_q = put_range(size + 1);
   input_.logits_indices = put_range(size);
-  input_.attn.seq_lens = put(b.seq_lens, {size});
+  input_.attn.seq_lens = put(b.seq_lens, {size}, 0);
+  block_copies_ = {};
   put_sampling(b, size);
   input_.attn.block_table =
       Tensor::view(static_cast<int32_t*>(buffer_.data()) + used_, DType::kI32, {size, width});

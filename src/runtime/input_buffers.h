@@ -4,6 +4,8 @@
 // down together. Sizes are fixed at start by the engine's limits, so a step allocates nothing.
 #pragma once
 
+#include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "engine/batch.h"
@@ -37,7 +39,8 @@ class InputBuffers {
 
  private:
   template <class T>
-  Tensor put(const std::vector<T>& array, std::initializer_list<int64_t> shape, T padding = {});
+  Tensor put(const std::vector<T>& array, std::initializer_list<int64_t> shape,
+             std::type_identity_t<std::optional<T>> padding = std::nullopt);
   void begin();
   Tensor put_range(int64_t count);
   void put_sampling(const Batch& batch, int64_t rows);

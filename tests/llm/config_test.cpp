@@ -55,7 +55,7 @@ TEST(EngineConfig, EveryOptionHasANameAndAHelpText) {
     EXPECT_TRUE(names.insert(name).second) << name;
     EXPECT_GT(std::string(help).size(), 10u) << name;
   });
-  EXPECT_EQ(names.size(), 14u);
+  EXPECT_EQ(names.size(), 15u);
 }
 
 }  // namespace

@@ -92,6 +92,50 @@ TEST(InputBuffers, NothingNeedBeSampled) {
   expect_batch(buffers, batch);
 }
 
+// Two decodes as three: the third writes nowhere and sees nothing, and all lies where it lies for three.
+TEST(InputBuffers, DecodesArePaddedAndKeepTheirPlaces) {
+  InputBuffers buffers(host_device(), kLimits);
+  Batch two = numbered_batch(2, 2, 2, 3), three = numbered_batch(3, 3, 3, 4);
+  two.block_copies.clear();
+  three.block_copies.clear();
+  buffers.upload_decodes(three, 3);
+  const ModelInput whole = buffers.model_input();
+  const SampleArgs whole_sample = buffers.sample_args();
+  buffers.upload_decodes(two, 3);
+  const ModelInput& in = buffers.model_input();
+  const auto with = [](auto array, std::initializer_list<typename decltype(array)::value_type> more) {
+    array.insert(array.end(), more);
+    return array;
+  };
+  expect_array(in.token_ids, with(two.token_ids, {0}), "[3]");
+  expect_array(in.positions, with(two.positions, {0}), "[3]");
+  expect_array(in.attn.slot_mapping, with(two.slot_mapping, {-1}), "[3]");
+  expect_array(in.attn.cu_seqlens_q, std::vector<int32_t>{0, 1, 2, 3}, "[4]");
+  expect_array(in.attn.seq_lens, with(two.seq_lens, {0}), "[3]");
+  expect_array(in.logits_indices, std::vector<int32_t>{0, 1, 2}, "[3]");
+  EXPECT_EQ(in.attn.num_singles, 3);
+  const SampleArgs& sample = buffers.sample_args();
+  expect_array(sample.temperature, with(two.temperature, {0.0f}), "[3]");
+  expect_array(sample.top_k, with(two.top_k, {0}), "[3]");
+  expect_array(sample.top_p, with(two.top_p, {1.0f}), "[3]");
+  expect_array(sample.seeds, with(two.seeds, {0, 0}), "[3, 2]");
+  EXPECT_EQ(to_string(in.attn.block_table), "[3, 4] i32");
+  for (int64_t i = 0; i < 2; ++i)
+    for (int64_t b = 0; b < 3; ++b)
+      EXPECT_EQ(in.attn.block_table[i].ptr<int32_t>()[b], two.block_table[size_t(i * 3 + b)]);
+  for (const auto& [a, b] :
+       {std::pair(whole.token_ids, in.token_ids), std::pair(whole.attn.block_table, in.attn.block_table),
+        std::pair(whole.attn.seq_lens, in.attn.seq_lens), std::pair(whole_sample.seeds, sample.seeds)})
+    EXPECT_EQ(a.data, b.data);
+}
+
+TEST(InputBuffersDeathTest, APromptIsNoDecode) {
+  InputBuffers buffers(host_device(), kLimits);
+  Batch batch = numbered_batch(3, 2, 2, 3);
+  batch.block_copies.clear();
+  EXPECT_DEATH(buffers.upload_decodes(batch, 3), "bug: ");
+}
+
 TEST(InputBuffersDeathTest, ALargerStepThanWasPlannedIsABug) {
   InputBuffers buffers(host_device(), kLimits);
   EXPECT_DEATH(buffers.upload(numbered_batch(100, 3, 3, 4)), "bug: ");
