@@ -1,5 +1,6 @@
 // The CUDA backend's ops one by one, at the shapes of Qwen3-0.6B in bf16: times of many calls in a graph, so that launches from
-// the host do not count, with operands that change places, so that caches do not help. Floors: bytes at the rate of reading
+// the host do not count. Weights, sums and caches of keys change places, so that the L2 cache does not help; what SwiGLU and
+// sampling read is there, as it is behind the product that wrote it. Floors: bytes at the rate of reading
 // HBM (or a copy, where as much is written), products at what the tensor cores give.
 //
 //   bench_gpu RESULT.json --commit C

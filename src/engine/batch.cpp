@@ -6,24 +6,35 @@ namespace nanovllm {
 namespace {
 
 void clear(Batch& b) {
-  for (auto* array :
-       {&b.token_ids, &b.positions, &b.slot_mapping, &b.cu_seqlens_q, &b.seq_lens, &b.block_table,
-        &b.block_copies, &b.logits_indices, &b.top_k, &b.seeds, &b.sample_positions, &b.sample_indices})
+  for (auto* array : {&b.token_ids, &b.token_rows, &b.positions, &b.slot_mapping, &b.cu_seqlens_q,
+                      &b.seq_lens, &b.block_table, &b.block_copies, &b.logits_indices, &b.top_k, &b.seeds,
+                      &b.sample_positions, &b.sample_indices})
     array->clear();
   b.temperature.clear();
   b.top_p.clear();
   b.max_blocks = 0;
 }
 
-void add_sampling(const Sequence& seq, Batch& b) {
+// position: of the token that is drawn
+void add_sampling(const Sequence& seq, int position, Batch& b) {
   b.logits_indices.push_back(b.num_tokens() - 1);
   b.temperature.push_back(seq.params.temperature);
   b.top_k.push_back(std::max(0, seq.params.top_k));
   b.top_p.push_back(seq.params.top_p);
   b.seeds.push_back(int32_t(uint32_t(seq.seed)));
   b.seeds.push_back(int32_t(uint32_t(seq.seed >> 32)));
-  b.sample_positions.push_back(seq.num_tokens());
+  b.sample_positions.push_back(position);
   b.sample_indices.push_back(seq.sample_index);
+}
+
+void add_block_table(const std::vector<Sequence*>& sequences, Batch& batch) {
+  for (const Sequence* seq : sequences) {
+    if (seq->shares_prompt) continue;
+    const int used = std::min(batch.max_blocks, int(seq->block_table.size()));
+    batch.block_table.insert(batch.block_table.end(), seq->block_table.begin(),
+                             seq->block_table.begin() + used);
+    batch.block_table.insert(batch.block_table.end(), size_t(batch.max_blocks - used), -1);
+  }
 }
 
 }  // namespace
@@ -33,7 +44,7 @@ void build_batch(const std::vector<Sequence*>& sequences, int block_size, Batch&
   batch.cu_seqlens_q.push_back(0);
   for (const Sequence* seq : sequences) {
     if (seq->shares_prompt) {
-      add_sampling(*seq, batch);
+      add_sampling(*seq, seq->num_tokens(), batch);
       continue;
     }
     if (seq->copied_block >= 0) {
@@ -49,15 +60,28 @@ void build_batch(const std::vector<Sequence*>& sequences, int block_size, Batch&
     batch.cu_seqlens_q.push_back(batch.num_tokens());
     batch.seq_lens.push_back(end);
     batch.max_blocks = std::max(batch.max_blocks, (end + block_size - 1) / block_size);
-    if (end == seq->num_tokens()) add_sampling(*seq, batch);
+    if (end == seq->num_tokens()) add_sampling(*seq, end, batch);
   }
+  add_block_table(sequences, batch);
+}
+
+void build_batch_ahead(const std::vector<Sequence*>& sequences, const std::vector<int32_t>& rows,
+                       int block_size, Batch& batch) {
+  clear(batch);
+  batch.cu_seqlens_q.push_back(0);
+  batch.token_rows.assign(rows.begin(), rows.end());
   for (const Sequence* seq : sequences) {
-    if (seq->shares_prompt) continue;
-    const int used = std::min(batch.max_blocks, int(seq->block_table.size()));
-    batch.block_table.insert(batch.block_table.end(), seq->block_table.begin(),
-                             seq->block_table.begin() + used);
-    batch.block_table.insert(batch.block_table.end(), size_t(batch.max_blocks - used), -1);
+    const int position = seq->num_tokens();  // of the token that is being sampled
+    batch.token_ids.push_back(0);
+    batch.positions.push_back(position);
+    batch.slot_mapping.push_back(seq->block_table[size_t(position / block_size)] * block_size +
+                                 position % block_size);
+    batch.cu_seqlens_q.push_back(batch.num_tokens());
+    batch.seq_lens.push_back(position + 1);
+    batch.max_blocks = std::max(batch.max_blocks, position / block_size + 1);
+    add_sampling(*seq, position + 1, batch);
   }
+  add_block_table(sequences, batch);
 }
 
 void want_logits(Batch& batch, int first) {

@@ -20,8 +20,11 @@ struct Batch {
   int num_sampled() const { return int(logits_indices.size()); }
   int num_block_copies() const { return int(block_copies.size()) / 2; }
 
-  std::vector<TokenId> token_ids;     // [num_tokens]
-  std::vector<int32_t> positions;     // [num_tokens]           of each token in its own sequence
+  std::vector<TokenId> token_ids;  // [num_tokens]
+  std::vector<int32_t>
+      token_rows;                  // [num_tokens] or none: token_ids are not known yet, but the rows that the
+                                   // step before this one samples them from
+  std::vector<int32_t> positions;  // [num_tokens]           of each token in its own sequence
   std::vector<int32_t> slot_mapping;  // [num_tokens]           where K and V go: block * block_size + offset
   std::vector<int32_t> cu_seqlens_q;  // [num_seqs + 1]         tokens [cu[i], cu[i+1]) belong to sequence i
   std::vector<int32_t> seq_lens;      // [num_seqs]             keys to attend to, this step's tokens included
@@ -43,6 +46,11 @@ struct Batch {
 // sequence that computes it, and takes a token of its own from the same row. Keeps its memory: after the first large
 // step nothing is allocated.
 void build_batch(const std::vector<Sequence*>& sequences, int block_size, Batch& batch);
+
+// The step behind the one that these sequences are in, a decode each: of what that one samples from `rows`, one for each
+// sequence. They have blocks for it.
+void build_batch_ahead(const std::vector<Sequence*>& sequences, const std::vector<int32_t>& rows,
+                       int block_size, Batch& batch);
 
 // For scoring: asks for logits of every token from `first` on in place of what is sampled.
 void want_logits(Batch& batch, int first);

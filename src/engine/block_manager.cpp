@@ -161,6 +161,14 @@ bool BlockManager::grow(Sequence& sequence) {
   return true;
 }
 
+bool BlockManager::grow_ahead(Sequence& sequence) {
+  const size_t last = size_t((sequence.num_computed_tokens + sequence.num_scheduled_tokens) / block_size_);
+  if (last < sequence.block_table.size()) return blocks_[size_t(sequence.block_table[last])].num_users == 1;
+  if (num_free_blocks() == 0) return false;
+  sequence.block_table.push_back(take());
+  return true;
+}
+
 void BlockManager::remember_computed(Sequence& sequence) {
   if (caching_ == PrefixCaching::kOff) return;
   for (int& i = sequence.num_remembered_blocks; (i + 1) * block_size_ <= sequence.num_computed_tokens; ++i) {

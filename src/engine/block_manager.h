@@ -61,6 +61,9 @@ class BlockManager {
   // Room for one token more than are computed, in a block of its own: where others use it too, a new one takes its
   // place, to be copied before the step. False: there is no block.
   bool grow(Sequence& sequence);
+  // Room for the token behind those that the step in hand computes; where it would have to be copied for that, or there is no
+  // block: false.
+  bool grow_ahead(Sequence& sequence);
   // Makes the blocks that have become full known to the sequences that come later. Where another block is known to hold
   // the same, the sequence uses that one from now on and gives up its own: equal content means equal bits.
   void remember_computed(Sequence& sequence);

@@ -134,8 +134,34 @@ const Batch& Scheduler::schedule() {
     if (running_[i]->num_uncomputed_tokens() == 1) take(i, budget);
   for (size_t i = 0; i < running_.size(); ++i)
     if (running_[i]->num_uncomputed_tokens() > 1) take(i, budget);
-  build_batch(scheduled_, limits_.block_size, batch_);
-  return batch_;
+  batch_ = 1 - batch_;
+  build_batch(scheduled_, limits_.block_size, batches_[batch_]);
+  return batches_[batch_];
+}
+
+const Batch* Scheduler::schedule_ahead() {
+  ASSERT(ahead_.empty());
+  const bool nobody_waits = waiting_.empty() || num_running() == limits_.max_num_seqs;
+  const auto num_alive = scheduled_.size() - size_t(std::ranges::count(scheduled_, nullptr));
+  if (!nobody_waits || num_alive != running_.size()) return nullptr;
+  ahead_rows_.clear();
+  for (size_t row = 0; row < scheduled_.size(); ++row) {
+    Sequence* seq = scheduled_[row];
+    if (!seq) continue;
+    const bool samples = !seq->shares_prompt && seq->num_scheduled_tokens == seq->num_uncomputed_tokens();
+    const bool goes_on = seq->num_tokens() + 1 < seq->max_len;
+    if (samples && !goes_on) continue;
+    if (!samples || !blocks_.grow_ahead(*seq)) {
+      ahead_.clear();
+      return nullptr;
+    }
+    ahead_.push_back(seq);
+    ahead_rows_.push_back(int32_t(row));
+  }
+  if (ahead_.empty()) return nullptr;
+  batch_ = 1 - batch_;
+  build_batch_ahead(ahead_, ahead_rows_, limits_.block_size, batches_[batch_]);
+  return &batches_[batch_];
 }
 
 bool Scheduler::is_stop(const Sequence& sequence, TokenId id) const {
@@ -173,7 +199,9 @@ void Scheduler::update(std::span<const TokenId> sampled_ids) {
   size_t row = 0;
   const Sequence* computing = nullptr;  // the last one that computed
   for (Sequence* seq : scheduled_) {
-    if (seq->shares_prompt) {
+    if (!seq) {
+      ++row;
+    } else if (seq->shares_prompt) {
       blocks_.share(*computing, *seq);
       seq->shares_prompt = false;
     } else {
@@ -183,13 +211,16 @@ void Scheduler::update(std::span<const TokenId> sampled_ids) {
       blocks_.remember_computed(*seq);
       computing = seq;
     }
-    if (seq->num_uncomputed_tokens() > 0) continue;  // a chunk of the prompt: no logits row
+    if (!seq || seq->num_uncomputed_tokens() > 0) continue;  // a chunk of the prompt: no logits row
     append_token(*seq, sampled_ids[row++], now);
     if (!seq->finished()) progressed_.push_back(seq);
   }
   ASSERT(row == sampled_ids.size());
   scheduled_.clear();
   remove_finished();
+  scheduled_.swap(ahead_);
+  for (Sequence* seq : scheduled_)
+    if (seq) seq->num_scheduled_tokens = 1;
 }
 
 void Scheduler::fail_step(const std::string& reason) {
@@ -200,6 +231,7 @@ void Scheduler::fail_step(const std::string& reason) {
     if (before_failed) fail(*seq, reason);
   }
   scheduled_.clear();
+  ahead_.clear();
   remove_finished();
 }
 
@@ -207,6 +239,7 @@ void Scheduler::fail_all(const std::string& reason) {
   progressed_.clear();
   for (const auto& seq : running_) fail(*seq, reason);
   scheduled_.clear();
+  ahead_.clear();
   remove_finished();
   for (auto& seq : waiting_) {
     fail(*seq, reason);
@@ -237,6 +270,8 @@ void Scheduler::remove_finished() {
 
 void Scheduler::finish(std::unique_ptr<Sequence> sequence, FinishReason reason) {
   blocks_.release(*sequence);
+  std::replace(scheduled_.begin(), scheduled_.end(), sequence.get(), static_cast<Sequence*>(nullptr));
+  std::replace(ahead_.begin(), ahead_.end(), sequence.get(), static_cast<Sequence*>(nullptr));
   sequence->finish_reason = reason;
   sequence->finish_time = Clock::now();
   ++metrics_.finished[size_t(reason)];
@@ -245,7 +280,7 @@ void Scheduler::finish(std::unique_ptr<Sequence> sequence, FinishReason reason) 
 }
 
 bool Scheduler::abort(RequestId id) {
-  ASSERT(scheduled_.empty());
+  for (const Sequence* seq : scheduled_) ASSERT(!seq || (seq->num_scheduled_tokens == 1 && ahead_.empty()));
   const auto is_of_request = [id](const auto& sequence) { return sequence->id == id; };
   bool found = false;
   const auto remove_from = [&](auto& sequences) {  // they are neighbours

@@ -15,7 +15,9 @@
 // the prompt wait for it; then they use its blocks, and each takes its first token from the same row of logits. One
 // that comes later computes what the prefix cache does not have.
 //
-// One step at a time: schedule and update alternate.
+// schedule and update alternate. Between them, while the step runs, schedule_ahead may give the step behind it, where that is
+// certain but for the ids that are being sampled. Then the next update() is of that step, and there is no schedule() before it.
+// What a sequence that has ended meanwhile still gets from it is thrown away.
 #pragma once
 
 #include <deque>
@@ -56,12 +58,18 @@ class Scheduler {
   // ends in error.
   void update(std::span<const TokenId> sampled_ids);
 
-  // In place of update(), when the step could not be run: its sequences end with kError and this reason, all others go on.
+  // The step behind the one that schedule() or the last schedule_ahead() gave, before its update(): a decode of every sequence
+  // that surely goes on (Batch::token_rows). Null: it cannot be told yet, because prompts are unfinished, one waits that could
+  // run, no block is left, or nobody goes on. Valid until the next but one.
+  const Batch* schedule_ahead();
+
+  // In place of update(), when the step (or the one behind it) could not be run: its sequences end with kError and this reason, all others go on.
   void fail_step(const std::string& reason);
   // No step can be run any more: every sequence ends with kError and this reason.
   void fail_all(const std::string& reason);
 
-  // Ends all sequences of a request, waiting or running. False: there is none. Not between schedule and update.
+  // Ends all sequences of a request, waiting or running. False: there is none. Not between schedule and update, but while a
+  // step of schedule_ahead runs.
   bool abort(RequestId id);
 
   // Those that finished since the last call, in order of finishing. They own nothing of the cache any more.
@@ -100,10 +108,14 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> running_;
   int64_t num_ended_ = 0;  // of those that ran
   uint64_t next_arrival_ = 0;
-  std::vector<Sequence*> scheduled_;  // of the step in hand, in the batch's order
+  std::vector<Sequence*>
+      scheduled_;  // of the step in hand, in the batch's order; null: it has ended, its row is lost
+  std::vector<Sequence*> ahead_;  // of the one behind it
+  std::vector<int32_t> ahead_rows_;
   std::vector<const Sequence*> progressed_;
   std::vector<std::unique_ptr<Sequence>> finished_;
-  Batch batch_;
+  Batch batches_[2];  // the step in hand and the one behind it, in turn
+  int batch_ = 0;
   EngineMetrics metrics_;
 };
 

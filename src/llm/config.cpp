@@ -37,6 +37,7 @@ void check_config(const EngineConfig& config) {
   one_of("device", config.device, {"auto", "cpu", "cuda"});
   one_of("dtype", config.dtype, {"auto", "bfloat16", "float16", "float32"});
   one_of("load_format", config.load_format, {"auto", "dummy"});
+  one_of("async_scheduling", config.async_scheduling, {"auto", "on", "off"});
   if (config.max_num_batched_tokens > 0 && config.max_num_batched_tokens < config.max_num_seqs)
     fail(ErrorKind::kConfig, "max_num_batched_tokens: is ", config.max_num_batched_tokens,
          ", want at least max_num_seqs=", config.max_num_seqs,

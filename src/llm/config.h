@@ -23,6 +23,7 @@ struct EngineConfig {
   double gpu_memory_utilization = 0.9;
   bool prefix_caching = true;
   bool enforce_eager = false;
+  std::string async_scheduling = "auto";
   std::string instruction_set;
 };
 
@@ -56,6 +57,10 @@ void visit_options(Config& config, Visitor&& visit) {
   visit("enforce_eager", config.enforce_eager,
         "launch every kernel of a GPU's step by itself, without CUDA graphs: for debugging; it changes no "
         "answer");
+  visit("async_scheduling", config.async_scheduling,
+        "on: a step is begun before the tokens of the one before it are known, so that a GPU never waits for "
+        "the "
+        "scheduler; off, or auto: on a GPU; it changes no answer");
   visit("instruction_set", config.instruction_set,
         "kernels to use: avx512, avx2 or portable; all give the same bits (default: the best that this "
         "processor runs)");

@@ -39,6 +39,12 @@ int num_prefill_tokens(const Batch& batch) {
   return total;
 }
 
+int num_output_tokens(const std::vector<RequestOutput>& outputs) {
+  size_t total = 0;
+  for (const RequestOutput& output : outputs) total += output.token_ids.size();
+  return int(total);
+}
+
 }  // namespace
 
 struct LLM::State {
@@ -63,6 +69,8 @@ struct LLM::State {
   std::map<StreamKey, Stream> streams;
   RequestId next_id = 1;
   std::string failure;
+  bool steps_ahead = false;  // the next step is begun before the ids of the one that runs are known
+  const Batch* running_step = nullptr;  // begun, its ids are not collected
   StepStats last_step;
 };
 
@@ -107,6 +115,11 @@ LLM::LLM(const EngineConfig& config) : state_(std::make_unique<State>()) {
 
   if (state_->tokenizer) runner_config.num_valid_tokens = state_->tokenizer->num_tokens();
   state_->runner = std::make_unique<ModelRunner>(config.model, state_->model_config, runner_config);
+  if (config.async_scheduling == "on" && config.tensor_parallel_size > 1)
+    fail(ErrorKind::kUnsupported, "async_scheduling: is on, want auto or off with tensor_parallel_size ",
+         config.tensor_parallel_size);
+  state_->steps_ahead =
+      config.async_scheduling == "on" || (config.async_scheduling == "auto" && state_->runner->runs_behind());
   state_->scheduler = std::make_unique<Scheduler>(
       SchedulerLimits{.max_num_seqs = runner_config.max_num_seqs,
                       .max_num_batched_tokens = runner_config.max_num_batched_tokens,
@@ -185,6 +198,8 @@ RequestOutput LLM::State::make_output(const Sequence& sequence, Stream& stream) 
 }
 
 void LLM::State::end_step(const std::exception& error) {
+  runner->discard();
+  running_step = nullptr;
   const auto* known = dynamic_cast<const Error*>(&error);
   if (!known || known->kind() != ErrorKind::kDevice) return scheduler->fail_step(error.what());
   failure = error.what();
@@ -193,10 +208,17 @@ void LLM::State::end_step(const std::exception& error) {
 
 std::vector<RequestOutput> LLM::step() {
   const Clock::time_point start = Clock::now();
-  const Batch* scheduled = nullptr;
+  const Batch* scheduled = state_->running_step;
   try {
-    scheduled = &state_->scheduler->schedule();
-    if (scheduled->num_tokens() > 0) state_->scheduler->update(state_->runner->run(*scheduled));
+    if (!scheduled) {
+      scheduled = &state_->scheduler->schedule();
+      if (scheduled->num_tokens() > 0) state_->runner->launch(*scheduled);
+    }
+    if (scheduled->num_tokens() > 0) {
+      state_->running_step = state_->steps_ahead ? state_->scheduler->schedule_ahead() : nullptr;
+      if (state_->running_step) state_->runner->launch(*state_->running_step);
+      state_->scheduler->update(state_->runner->collect());
+    }
   } catch (const std::exception& error) {
     state_->end_step(error);
     throw;
@@ -212,7 +234,7 @@ std::vector<RequestOutput> LLM::step() {
     state_->streams.erase(key_of(*sequence));
   }
   state_->last_step = {.num_prefill_tokens = num_prefill_tokens(batch),
-                       .num_output_tokens = batch.num_sampled(),
+                       .num_output_tokens = num_output_tokens(outputs),
                        .num_keys = std::accumulate(batch.seq_lens.begin(), batch.seq_lens.end(), int64_t{0}),
                        .seconds = std::chrono::duration<double>(Clock::now() - start).count()};
   return outputs;

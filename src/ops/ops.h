@@ -22,6 +22,7 @@
 #include "ops/sum_segments.h"
 #include "ops/weight.h"
 #include "tensor/device.h"
+#include "tensor/device_queue.h"
 
 namespace nanovllm {
 
@@ -50,14 +51,7 @@ struct OpTable {
   // What a rank keeps on its device beside tensors: Context::state. Null: nothing.
   void* (*make_state)() = nullptr;
   void (*release_state)(void*) = nullptr;
-
-  // What ops do between begin_graph and end_graph is recorded, not done; launch_graph does it, as often as it is called. After
-  // begin_graph comes end_graph or cancel_graph. All null: the backend records nothing. throw Error(kDevice)
-  void (*begin_graph)(void* state) = nullptr;
-  void* (*end_graph)(void* state) = nullptr;
-  void (*cancel_graph)(void* state) = nullptr;
-  void (*launch_graph)(void* state, void* graph) = nullptr;
-  void (*release_graph)(void* graph) = nullptr;
+  const DeviceQueue* queue = nullptr;  // of that state
 
   // The most that one op takes from the arena inside a step.
   size_t (*workspace_bytes)(const StepLimits&) = nullptr;

@@ -1,17 +1,26 @@
 #include "runtime/cuda_graphs.h"
 
 #include <algorithm>
+#include <string>
+
+#include "base/error.h"
 
 namespace nanovllm {
+namespace {
 
-CudaGraphs::CudaGraphs(const OpTable& ops, void* state, int max_num_seqs, bool enabled)
-    : ops_(ops),
+constexpr int kMostSequences = 512;  // so that there are few
+
+}  // namespace
+
+CudaGraphs::CudaGraphs(const DeviceQueue& queue, void* state, int max_num_seqs, bool enabled)
+    : queue_(queue),
       state_(state),
       max_num_seqs_(max_num_seqs),
-      enabled_(enabled && ops.begin_graph != nullptr) {}
+      enabled_(enabled && queue.begin_graph != nullptr) {}
 
 int CudaGraphs::padded_size(int num_seqs) const {
   if (num_seqs <= 8) return num_seqs;
+  if (num_seqs > kMostSequences) return 0;
   const int multiple = num_seqs <= 256 ? 8 : 16;
   return std::min((num_seqs + multiple - 1) / multiple * multiple, max_num_seqs_);
 }
@@ -19,19 +28,25 @@ int CudaGraphs::padded_size(int num_seqs) const {
 bool CudaGraphs::replay(int size) {
   const auto found = graphs_.find(size);
   if (found == graphs_.end()) return false;
-  ops_.launch_graph(state_, found->second.get());
+  queue_.launch_graph(state_, found->second.get());
   return true;
 }
 
 void CudaGraphs::record(int size, const std::function<void()>& step) {
-  ops_.begin_graph(state_);
   try {
-    step();
-  } catch (...) {
-    ops_.cancel_graph(state_);
-    throw;
+    queue_.begin_graph(state_);
+    try {
+      step();
+    } catch (...) {
+      queue_.cancel_graph(state_);
+      throw;
+    }
+    graphs_.insert_or_assign(size, Graph(queue_.end_graph(state_), queue_.release_graph));
+  } catch (const std::exception& error) {
+    enabled_ = false;
+    graphs_.clear();
+    warn(std::string("steps go on without CUDA graphs, slower: ") + error.what());
   }
-  graphs_.insert_or_assign(size, Graph(ops_.end_graph(state_), ops_.release_graph));
 }
 
 }  // namespace nanovllm

@@ -8,28 +8,29 @@
 #include <map>
 #include <memory>
 
-#include "ops/ops.h"
+#include "tensor/device_queue.h"
 
 namespace nanovllm {
 
 class CudaGraphs {
  public:
-  // state: of the ops, outlives this; null ops functions or enabled = false: nothing is recorded
-  CudaGraphs(const OpTable& ops, void* state, int max_num_seqs, bool enabled);
+  // state: of the queue, outlives this. A queue without graphs or enabled = false: nothing is recorded.
+  CudaGraphs(const DeviceQueue& queue, void* state, int max_num_seqs, bool enabled);
 
   bool enabled() const { return enabled_; }
-  // With how many sequences a step of num_seqs is recorded: 1 to 8, then multiples of 8, then of 16, at most max_num_seqs.
+  // With how many sequences a step of num_seqs is recorded: 1 to 8, then multiples of 8, then of 16, at most max_num_seqs. 0: a step
+  // of so many is not recorded; it takes long enough without.
   int padded_size(int num_seqs) const;
 
   // Replays what was recorded for this size; false: nothing was.
   bool replay(int size);
-  // Records what step() does, without doing it. throws Error(kDevice); what step() throws
+  // Records what step() does, without doing it. If that fails, for want of memory, say, it warns and nothing is recorded any more.
   void record(int size, const std::function<void()>& step);
 
  private:
   using Graph = std::unique_ptr<void, void (*)(void*)>;
 
-  const OpTable& ops_;
+  const DeviceQueue& queue_;
   void* state_;
   int max_num_seqs_;
   bool enabled_;

@@ -12,23 +12,25 @@ namespace nanovllm {
 namespace {
 
 constexpr size_t kAlignedWords = 16;  // 64 bytes
-constexpr size_t kNumArrays = 14;
+constexpr size_t kNumArrays = 15;
 
 size_t aligned(size_t words) { return (words + kAlignedWords - 1) / kAlignedWords * kAlignedWords; }
 
 size_t words_of(const BatchLimits& limits) {
   const size_t seqs = size_t(limits.max_num_seqs);
-  return 3 * size_t(limits.max_num_tokens) + 4 * seqs + 1 + seqs * size_t(limits.max_blocks) +
+  return 3 * size_t(limits.max_num_tokens) + seqs + 4 * seqs + 1 + seqs * size_t(limits.max_blocks) +
          8 * size_t(limits.max_num_sampled) + kNumArrays * kAlignedWords;
 }
 
 }  // namespace
 
-InputBuffers::InputBuffers(const Device& device, const BatchLimits& limits)
-    : device_(device),
+InputBuffers::InputBuffers(const OpTable& ops, void* state, const BatchLimits& limits)
+    : queue_(*ops.queue),
+      state_(state),
       limits_(limits),
-      staging_(device.staging(), words_of(limits) * sizeof(int32_t), "step input"),
-      buffer_(device, words_of(limits) * sizeof(int32_t), "step input") {}
+      staging_{{ops.device->staging(), words_of(limits) * sizeof(int32_t), "step input"},
+               {ops.device->staging(), words_of(limits) * sizeof(int32_t), "step input"}},
+      buffer_(*ops.device, words_of(limits) * sizeof(int32_t), "step input") {}
 
 // What `array` lacks of the shape is padding, if there is one.
 template <class T>
@@ -39,8 +41,8 @@ Tensor InputBuffers::put(const std::vector<T>& array, std::initializer_list<int6
                                      std::is_same_v<T, float> ? DType::kF32 : DType::kI32, shape);
   const size_t count = size_t(tensor.num_elements());
   ASSERT(tensor.num_elements() == int64_t(array.size()) || (padding && array.size() < count));
-  ASSERT((used_ + count) * sizeof(int32_t) <= staging_.bytes());
-  T* to = reinterpret_cast<T*>(static_cast<int32_t*>(staging_.data()) + used_);
+  ASSERT((used_ + count) * sizeof(int32_t) <= buffer_.bytes());
+  T* to = reinterpret_cast<T*>(staging() + used_);
   std::fill(std::copy(array.begin(), array.end(), to), to + count, padding.value_or(T{}));
   used_ = aligned(used_ + count);
   return tensor;
@@ -48,7 +50,7 @@ Tensor InputBuffers::put(const std::vector<T>& array, std::initializer_list<int6
 
 // 0, 1, …, count - 1
 Tensor InputBuffers::put_range(int64_t count) {
-  int32_t* begin = static_cast<int32_t*>(staging_.data()) + used_;
+  int32_t* begin = staging() + used_;
   const Tensor tensor = put(std::vector<int32_t>{}, {count}, 0);
   std::iota(begin, begin + count, 0);
   return tensor;
@@ -65,12 +67,16 @@ void InputBuffers::put_sampling(const Batch& b, int64_t rows) {
   sample_.sample_indices = put(b.sample_indices, {rows}, if_padded(0));
 }
 
+void InputBuffers::put_token_rows(const Batch& b) {
+  token_rows_ = b.token_rows.empty() ? Tensor{} : put(b.token_rows, {b.num_tokens()});
+}
+
 void InputBuffers::begin() {
-  device_.synchronize();  // the last step's arrays have left the staging buffer
+  turn_ = 1 - turn_;
   used_ = 0;
 }
 
-void InputBuffers::send() { device_.upload_ahead(buffer_.data(), staging_.data(), used_ * sizeof(int32_t)); }
+void InputBuffers::send() { queue_.upload(state_, buffer_.data(), staging(), used_ * sizeof(int32_t)); }
 
 void InputBuffers::upload(const Batch& b) {
   begin();
@@ -86,6 +92,7 @@ void InputBuffers::upload(const Batch& b) {
   input_.attn.block_table = put(b.block_table, {seqs, b.max_blocks});
   block_copies_ = put(b.block_copies, {b.num_block_copies(), 2});
   input_.logits_indices = put(b.logits_indices, {rows});
+  put_token_rows(b);
   put_sampling(b, rows);
   send();
 }
@@ -105,10 +112,11 @@ void InputBuffers::upload_decodes(const Batch& b, int64_t size) {
   input_.attn.seq_lens = put(b.seq_lens, {size}, 0);
   block_copies_ = {};
   put_sampling(b, size);
+  put_token_rows(b);
   input_.attn.block_table =
       Tensor::view(static_cast<int32_t*>(buffer_.data()) + used_, DType::kI32, {size, width});
-  int32_t* table = static_cast<int32_t*>(staging_.data()) + used_;
-  ASSERT((used_ + size_t(size * width)) * sizeof(int32_t) <= staging_.bytes());
+  int32_t* table = staging() + used_;
+  ASSERT((used_ + size_t(size * width)) * sizeof(int32_t) <= buffer_.bytes());
   for (int64_t i = 0; i < seqs; ++i)  // what is behind a sequence's blocks is not read
     std::copy_n(b.block_table.begin() + i * b.max_blocks, b.max_blocks, table + i * width);
   used_ += size_t(seqs * width);

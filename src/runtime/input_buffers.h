@@ -1,7 +1,8 @@
 // Batch → ModelInput and sampling arrays on the device, with one copy.
 //
 // All arrays of a Batch are laid end to end in one staging buffer, each at a multiple of 64 bytes, and go
-// down together. Sizes are fixed at start by the engine's limits, so a step allocates nothing.
+// down together. There are two staging buffers, in turn: the arrays of the next step may be laid out while those of the last one
+// are on their way. Sizes are fixed at start by the engine's limits, so a step allocates nothing.
 #pragma once
 
 #include <optional>
@@ -10,8 +11,8 @@
 
 #include "engine/batch.h"
 #include "models/decoder.h"
+#include "ops/ops.h"
 #include "ops/sample.h"
-#include "tensor/device.h"
 
 namespace nanovllm {
 
@@ -26,9 +27,10 @@ struct BatchLimits {
 
 class InputBuffers {
  public:
-  InputBuffers(const Device& device, const BatchLimits& limits);
+  // state: Context::state, whose queue copies
+  InputBuffers(const OpTable& ops, void* state, const BatchLimits& limits);
 
-  // Valid until the next upload.
+  // Valid until the next upload. Between two uploads and a third the first one's step must be over.
   void upload(const Batch& batch);
   // A step of decodes as one of `size` sequences, whose arrays always lie at the same places: those that are missing write
   // nowhere, see no keys and are sampled greedily.
@@ -36,22 +38,27 @@ class InputBuffers {
   const ModelInput& model_input() const { return input_; }   // without the cache, which is the runner's
   const SampleArgs& sample_args() const { return sample_; }  // without out and logits
   const Tensor& block_copies() const { return block_copies_; }
+  const Tensor& token_rows() const { return token_rows_; }  // Batch::token_rows; undefined if it has none
 
  private:
   template <class T>
   Tensor put(const std::vector<T>& array, std::initializer_list<int64_t> shape,
              std::type_identity_t<std::optional<T>> padding = std::nullopt);
+  void put_token_rows(const Batch& batch);
   void begin();
+  int32_t* staging() const { return static_cast<int32_t*>(staging_[turn_].data()); }
   Tensor put_range(int64_t count);
   void put_sampling(const Batch& batch, int64_t rows);
   void send();
 
-  const Device& device_;
+  const DeviceQueue& queue_;
+  void* state_;
   BatchLimits limits_;
-  DeviceBuffer staging_, buffer_;
+  DeviceBuffer staging_[2], buffer_;
+  int turn_ = 0;
   size_t used_ = 0;  // words
   ModelInput input_;
-  Tensor block_copies_;
+  Tensor block_copies_, token_rows_;
   SampleArgs sample_;
 };
 

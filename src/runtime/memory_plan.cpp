@@ -39,7 +39,7 @@ size_t measure_activations(const OpTable& ops, const Decoder& model, TensorParal
   };
   const ModelConfig& config = model.config();
   const std::vector<KvLayer> kv(size_t(config.num_layers), KvLayer{.dtype = ops.kv_dtype,
-                                                                   .block_size = ops.default_block_size,
+                                                                   .block_size = limits.block_size,
                                                                    .num_kv_heads = model.num_kv_heads(),
                                                                    .head_dim = config.head_dim});
   const ModelInput in{.token_ids = ints({limits.max_num_tokens}),

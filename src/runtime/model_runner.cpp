@@ -91,14 +91,24 @@ void ModelRunner::plan_memory() {
          (plan_.kv_block_bytes >> 20) + 1, " MiB for one block of ", config_.block_size, " tokens");
 }
 
-std::span<const TokenId> ModelRunner::run(const Batch& batch) {
+void ModelRunner::launch(const Batch& batch) {
   num_logits_rows_ += batch.num_sampled();
-  std::span<const TokenId> ids;
-  ranks_.run([&](int rank) {
-    const std::span<const TokenId> sampled = workers_[size_t(rank)]->run(batch);
-    if (rank == 0) ids = sampled;
-  });
+  ranks_.run([&](int rank) { workers_[size_t(rank)]->launch(batch); });
+}
+
+std::span<const TokenId> ModelRunner::collect() {
+  const std::span<const TokenId> ids = workers_[0]->collect();
+  for (size_t rank = 1; rank < workers_.size(); ++rank) workers_[rank]->collect();
   return ids;
+}
+
+void ModelRunner::discard() noexcept {
+  for (const auto& worker : workers_) worker->discard();
+}
+
+std::span<const TokenId> ModelRunner::run(const Batch& batch) {
+  launch(batch);
+  return collect();
 }
 
 Tensor ModelRunner::run_logits(const Batch& batch) {

@@ -2,6 +2,8 @@
 //
 //   on every rank: upload (one copy down) → copy blocks → forward → compute_logits; on rank 0: sample → download (one copy up)
 //
+// A step is begun (launch) and its ids are collected; meanwhile the next may be begun.
+//
 // Owns the ranks, each with its part of the model, its cache and everything a step needs, sized at start for the largest
 // step. All ranks read the same Batch, and one rank samples.
 #pragma once
@@ -23,12 +25,21 @@ class ModelRunner {
   ModelRunner(const std::filesystem::path& model_folder, const ModelConfig& model_config,
               const RunnerConfig& config);
 
-  // [num_sampled] ids; negative: that row held no numbers. Valid until the next run. throws Error: a rank failed; with
-  // several ranks, so does every later run
+  // Begins a step. At most two are begun and not collected, the second of them behind the first: its Batch may name rows of the
+  // first one's ids (Batch::token_rows; on one rank). throws Error: a rank failed; with several ranks, so does every later step
+  void launch(const Batch& batch);
+  // Of the step that was begun first: [num_sampled] ids; negative: that row held no numbers. Valid until the next but one is begun.
+  // throws Error, as launch: a device may say only now what happened
+  std::span<const TokenId> collect();
+  // Waits for what was begun and forgets it.
+  void discard() noexcept;
+  // launch and collect.
   std::span<const TokenId> run(const Batch& batch);
+  // Whether launch() returns before the step is over, so that a second one gains time.
+  bool runs_behind() const { return config_.ops->queue->begin_graph != nullptr && ranks_.size() == 1; }
   // Like run, but gives the logits [num_sampled, vocab_size] instead of sampling. Valid until the next run.
   Tensor run_logits(const Batch& batch);
-  // Of the last run's rows, [num_sampled, vocab_size], copied from the device.
+  // Of the rows of the step that was begun last, [num_sampled, vocab_size], copied from the device.
   std::vector<float> logits() const;
 
   const MemoryPlan& memory_plan() const { return plan_; }  // of all ranks together

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/assert.h"
 #include "models/load.h"
 
 namespace nanovllm {
@@ -57,15 +58,19 @@ MemoryPlan Worker::measure() {
 
 void Worker::allocate(int num_blocks) {
   const BatchLimits limits = config_.batch_limits();
+  ASSERT(limits.max_num_seqs <= limits.max_num_tokens && limits.max_num_seqs <= limits.max_num_sampled);
   arena_ = std::make_unique<Arena>(*config_.ops->device, activation_bytes_);
   cache_ = std::make_unique<KvCache>(*config_.ops, model_.config(), model_.num_kv_heads(), num_blocks,
                                      config_.block_size);
-  inputs_ = std::make_unique<InputBuffers>(*config_.ops->device, limits);
-  host_ids_ = DeviceBuffer(config_.ops->device->staging(), size_t(limits.max_num_sampled) * sizeof(TokenId),
-                           "sampled ids");
-  graphs_ = std::make_unique<CudaGraphs>(*config_.ops, state_.get(), config_.max_num_seqs,
+  inputs_ = std::make_unique<InputBuffers>(*config_.ops, state_.get(), limits);
+  for (auto& result : results_) result = std::make_unique<Result>(*config_.ops, limits.max_num_sampled);
+  graphs_ = std::make_unique<CudaGraphs>(*config_.ops->queue, state_.get(), config_.max_num_seqs,
                                          !config_.enforce_eager && comm_.size() == 1);
 }
+
+Worker::Result::Result(const OpTable& ops, int64_t max_num_sampled)
+    : ids(ops.device->staging(), size_t(max_num_sampled) * sizeof(TokenId), "sampled ids"),
+      there(*ops.queue) {}
 
 Context Worker::context() {
   return {.ops = *config_.ops,
@@ -78,6 +83,7 @@ Context Worker::context() {
 
 Tensor Worker::forward(Context& ctx, const Batch& batch) {
   inputs_->upload(batch);
+  fetch_token_ids(ctx);
   ModelInput in = inputs_->model_input();
   in.kv = cache_->layers();
   outputs_ = {};
@@ -89,7 +95,9 @@ Tensor Worker::forward(Context& ctx, const Batch& batch) {
 Tensor Worker::run_logits(const Batch& batch) {
   Context ctx = context();
   const Arena::Scope scope(*arena_);  // the memory stays as it is until the next step
-  return outputs_.logits = model_.compute_logits(ctx, forward(ctx, batch));
+  outputs_.logits = model_.compute_logits(ctx, forward(ctx, batch));
+  config_.ops->device->synchronize();
+  return outputs_.logits;
 }
 
 void Worker::project_and_sample(Context& ctx, const Tensor& hidden) {
@@ -104,50 +112,80 @@ void Worker::project_and_sample(Context& ctx, const Tensor& hidden) {
   sample(ctx, args);
 }
 
-std::span<const TokenId> Worker::download_ids(size_t count) {
-  auto* ids = static_cast<TokenId*>(host_ids_.data());
-  config_.ops->device->download(ids, outputs_.ids.data, count * sizeof(TokenId));
-  return {ids, count};
+void Worker::fetch_token_ids(Context& ctx) {
+  const Tensor& rows = inputs_->token_rows();
+  if (!rows.defined()) return;
+  const auto column = [](const Tensor& ids, int64_t count) {
+    return Tensor::view(ids.data, DType::kI32, {count, 1});
+  };
+  gather_rows(ctx, {.out = column(inputs_->model_input().token_ids, rows.shape[0]),
+                    .x = column(outputs_.ids, outputs_.ids.shape[0]),
+                    .indices = rows});
 }
 
 // Decodes alone, each with a token of its own; a trace wants to see every tensor.
 bool Worker::can_replay(const Batch& batch) const {
-  return graphs_->enabled() && !trace_ && batch.num_tokens() == batch.num_seqs() &&
-         batch.num_sampled() == batch.num_seqs() && batch.num_block_copies() == 0;
+  if (!graphs_->enabled() || trace_ || graphs_->padded_size(batch.num_seqs()) == 0) return false;
+  if (batch.num_tokens() != batch.num_seqs() || batch.num_block_copies() > 0) return false;
+  for (int i = 0; i < batch.num_sampled(); ++i)
+    if (batch.logits_indices[size_t(i)] != i) return false;
+  return batch.num_sampled() == batch.num_seqs();
 }
 
-void Worker::run_decodes(const Batch& batch) {
+void Worker::launch_decodes(const Batch& batch) {
   const int size = graphs_->padded_size(batch.num_seqs());
   inputs_->upload_decodes(batch, size);
   ModelInput in = inputs_->model_input();
   in.kv = cache_->layers();
+  Context ctx = context();
+  fetch_token_ids(ctx);
   const auto step = [&] {
-    Context ctx = context();
     const Arena::Scope scope(*arena_);
     project_and_sample(ctx, model_.forward(ctx, in));
   };
   if (graphs_->replay(size)) {
     outputs_ = recorded_.at(size);
-    return;
+  } else {
+    step();
+    recorded_[size] = outputs_;
+    graphs_->record(size, step);
   }
-  step();
-  recorded_[size] = outputs_;
-  graphs_->record(size, step);
+  outputs_.logits = outputs_.logits.slice(0, batch.num_sampled());
 }
 
-std::span<const TokenId> Worker::run(const Batch& batch) {
-  if (can_replay(batch)) {
-    run_decodes(batch);
-    outputs_.logits = outputs_.logits.slice(0, batch.num_sampled());
-    return download_ids(size_t(batch.num_sampled()));
-  }
+void Worker::launch_eagerly(const Batch& batch) {
   Context ctx = context();
   const Arena::Scope scope(*arena_);
   const Tensor hidden = forward(ctx, batch);
-  if (batch.num_sampled() == 0) return {};  // only chunks of prompts
-  project_and_sample(ctx, hidden);
-  if (comm_.rank() != 0) return {};
-  return download_ids(size_t(batch.num_sampled()));
+  if (batch.num_sampled() > 0) project_and_sample(ctx, hidden);  // else only chunks of prompts
+}
+
+void Worker::launch(const Batch& batch) {
+  ASSERT(num_launched_ - num_collected_ < 2);
+  can_replay(batch) ? launch_decodes(batch) : launch_eagerly(batch);
+  Result& result = *results_[num_launched_++ % 2];
+  result.count = comm_.rank() == 0 ? size_t(batch.num_sampled()) : 0;
+  const DeviceQueue& queue = *config_.ops->queue;
+  if (result.count > 0)
+    queue.download(state_.get(), result.ids.data(), outputs_.ids.data, result.count * sizeof(TokenId));
+  result.there.set(state_.get());
+}
+
+void Worker::discard() noexcept {
+  while (num_collected_ < num_launched_) {
+    try {
+      collect();
+    } catch (const std::exception&) {
+      // It is known already: somebody was told of the step that failed.
+    }
+  }
+}
+
+std::span<const TokenId> Worker::collect() {
+  ASSERT(num_collected_ < num_launched_);
+  Result& result = *results_[num_collected_++ % 2];
+  result.there.wait();
+  return {static_cast<const TokenId*>(result.ids.data()), result.count};
 }
 
 }  // namespace nanovllm

@@ -50,8 +50,11 @@ class Worker {
 
   // After allocate: one step. → logits [num_sampled, vocab_size] of rank 0, valid until the next step
   Tensor run_logits(const Batch& batch);
-  // Rank 0 samples them too: [num_sampled] ids. The others give nothing.
-  std::span<const TokenId> run(const Batch& batch);
+  // Begins a step; rank 0 samples. At most two are begun and not collected.
+  void launch(const Batch& batch);
+  // Of the step that was begun first: [num_sampled] ids on rank 0, valid until the next but one is begun. The others give nothing.
+  std::span<const TokenId> collect();
+  void discard() noexcept;  // what was begun, whatever became of it
 
   Decoder& model() { return model_; }
   const Decoder& model() const { return model_; }
@@ -69,9 +72,11 @@ class Worker {
   Tensor forward(Context& ctx, const Batch& batch);
   // Logits and, on rank 0, the sampled ids of these hidden states, in the arena.
   void project_and_sample(Context& ctx, const Tensor& hidden);
-  std::span<const TokenId> download_ids(size_t count);
+  // Token ids that the step before this one samples.
+  void fetch_token_ids(Context& ctx);
   bool can_replay(const Batch& batch) const;
-  void run_decodes(const Batch& batch);
+  void launch_eagerly(const Batch& batch);
+  void launch_decodes(const Batch& batch);
 
   RunnerConfig config_;
   Communicator& comm_;
@@ -83,8 +88,15 @@ class Worker {
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<InputBuffers> inputs_;
   std::unique_ptr<CudaGraphs> graphs_;
-  DeviceBuffer host_ids_;  // where sampled ids arrive
-  struct Outputs {         // of a step, in the arena; ids of rank 0
+  struct Result {  // of a step that was begun
+    Result(const OpTable& ops, int64_t max_num_sampled);
+    DeviceBuffer ids;  // staging
+    DeviceMark there;
+    size_t count = 0;
+  };
+  std::unique_ptr<Result> results_[2];  // in turn
+  int num_launched_ = 0, num_collected_ = 0;
+  struct Outputs {  // of a step, in the arena; ids of rank 0
     Tensor logits, ids;
   };
   Outputs outputs_;                  // of the last

@@ -31,7 +31,6 @@ const Device& host_device() {
       .upload = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); },
       .download = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); },
       .staging = host_device,
-      .upload_ahead = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); },
       .synchronize = [] {},
       .memory = [] { return Memory{.available = available_memory()}; },
   };

@@ -21,11 +21,8 @@ struct Device {
   void (*release)(void* data, size_t bytes);
   void (*upload)(void* device, const void* host, size_t bytes);    // complete on return
   void (*download)(void* host, const void* device, size_t bytes);  // complete on return
-  // Host memory that it copies from and to fastest, and a copy down from there that is complete before whatever runs on the
-  // device next, not on return.
-  const Device& (*staging)();
-  void (*upload_ahead)(void* device, const void* staging, size_t bytes);
-  void (*synchronize)();  // waits for everything that was begun on it
+  const Device& (*staging)();  // host memory that it copies from and to fastest
+  void (*synchronize)();       // waits for everything that was begun on it
   Memory (*memory)();
 };
 

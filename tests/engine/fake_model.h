@@ -55,11 +55,13 @@ class FakeModel {
       const auto from = begin_of(b.block_copies[size_t(2 * i)]);
       std::copy(from, from + block_size_, begin_of(b.block_copies[size_t(2 * i + 1)]));
     }
+    last_ids_.swap(previous_ids_);
     std::vector<uint64_t> hidden(static_cast<size_t>(b.num_tokens()));
     for (int s = 0; s < b.num_seqs(); ++s)
       for (int t = b.cu_seqlens_q.at(size_t(s)); t < b.cu_seqlens_q.at(size_t(s) + 1); ++t)
         hidden.at(size_t(t)) = forward(b, s, t);
-    std::vector<TokenId> ids;
+    std::vector<TokenId>& ids = last_ids_;
+    ids.clear();
     for (size_t row = 0; row < b.logits_indices.size(); ++row)
       ids.push_back(fake_sample(
           hidden.at(size_t(b.logits_indices[row])),
@@ -82,7 +84,7 @@ class FakeModel {
         b.seq_lens.at(size_t(s)) - (b.cu_seqlens_q[size_t(s) + 1] - 1 - t);  // keys, own included
     const uint64_t before = visible == 1 ? 0 : entry_of(visible - 2);
     cache_.at(size_t(b.slot_mapping.at(size_t(t)))) =
-        fake_entry(before, b.token_ids.at(size_t(t)), b.positions.at(size_t(t)));
+        fake_entry(before, token_of(b, size_t(t)), b.positions.at(size_t(t)));
     // Every row looks at all its keys where it may be sampled; the others at their own only, to be quick.
     if (std::find(b.logits_indices.begin(), b.logits_indices.end(), t) == b.logits_indices.end())
       return entry_of(visible - 1);
@@ -91,8 +93,13 @@ class FakeModel {
     return hidden;
   }
 
+  TokenId token_of(const Batch& b, size_t t) const {
+    return b.token_rows.empty() ? b.token_ids.at(t) : previous_ids_.at(size_t(b.token_rows.at(t)));
+  }
+
   int block_size_;
   std::vector<uint64_t> cache_;
+  std::vector<TokenId> last_ids_, previous_ids_;
 };
 
 }  // namespace nanovllm::test

@@ -409,7 +409,7 @@ TEST(SchedulerDeathTest, AbortsOnlyBetweenSteps) {
   Scheduler scheduler(limits(1, 8), {});
   scheduler.add(make_sequence(0, ids(2)));
   scheduler.schedule();
-  EXPECT_DEATH(scheduler.abort(0), "bug: scheduled_.empty");
+  EXPECT_DEATH(scheduler.abort(0), "bug: !seq");
 }
 
 TEST(FinishReason, HasTheNamesOfTheApi) {

@@ -44,6 +44,8 @@ TEST(EngineConfig, RefusesWhatMakesNoSense) {
   expect_refused("device: is tpu, want one of auto, cpu, cuda", [](EngineConfig& c) { c.device = "tpu"; });
   expect_refused("load_format: is gguf, want one of auto, dummy",
                  [](EngineConfig& c) { c.load_format = "gguf"; });
+  expect_refused("async_scheduling: is maybe, want one of auto, on, off",
+                 [](EngineConfig& c) { c.async_scheduling = "maybe"; });
   expect_refused("dtype: is int8, want one of auto, bfloat16, float16, float32",
                  [](EngineConfig& c) { c.dtype = "int8"; });
 }
@@ -55,7 +57,7 @@ TEST(EngineConfig, EveryOptionHasANameAndAHelpText) {
     EXPECT_TRUE(names.insert(name).second) << name;
     EXPECT_GT(std::string(help).size(), 10u) << name;
   });
-  EXPECT_EQ(names.size(), 15u);
+  EXPECT_EQ(names.size(), 16u);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ops/cpu/cpu_ops.h"
+
 namespace nanovllm {
 namespace {
 
@@ -70,14 +72,14 @@ void expect_batch(const InputBuffers& buffers, const Batch& b) {
 }
 
 TEST(InputBuffers, EveryArrayArrives) {
-  InputBuffers buffers(host_device(), kLimits);
+  InputBuffers buffers(cpu_ops(), nullptr, kLimits);
   const Batch batch = numbered_batch(5, 2, 1, 3);
   buffers.upload(batch);
   expect_batch(buffers, batch);
 }
 
 TEST(InputBuffers, TheLargestStepFitsAndTheNextReplacesIt) {
-  InputBuffers buffers(host_device(), kLimits);
+  InputBuffers buffers(cpu_ops(), nullptr, kLimits);
   for (const Batch& batch :
        {numbered_batch(6, 3, 3, 4), numbered_batch(1, 1, 1, 1), numbered_batch(6, 3, 3, 4)}) {
     buffers.upload(batch);
@@ -86,7 +88,7 @@ TEST(InputBuffers, TheLargestStepFitsAndTheNextReplacesIt) {
 }
 
 TEST(InputBuffers, NothingNeedBeSampled) {
-  InputBuffers buffers(host_device(), kLimits);
+  InputBuffers buffers(cpu_ops(), nullptr, kLimits);
   const Batch batch = numbered_batch(4, 1, 0, 1);
   buffers.upload(batch);
   expect_batch(buffers, batch);
@@ -94,7 +96,7 @@ TEST(InputBuffers, NothingNeedBeSampled) {
 
 // Two decodes as three: the third writes nowhere and sees nothing, and all lies where it lies for three.
 TEST(InputBuffers, DecodesArePaddedAndKeepTheirPlaces) {
-  InputBuffers buffers(host_device(), kLimits);
+  InputBuffers buffers(cpu_ops(), nullptr, kLimits);
   Batch two = numbered_batch(2, 2, 2, 3), three = numbered_batch(3, 3, 3, 4);
   two.block_copies.clear();
   three.block_copies.clear();
@@ -130,19 +132,19 @@ TEST(InputBuffers, DecodesArePaddedAndKeepTheirPlaces) {
 }
 
 TEST(InputBuffersDeathTest, APromptIsNoDecode) {
-  InputBuffers buffers(host_device(), kLimits);
+  InputBuffers buffers(cpu_ops(), nullptr, kLimits);
   Batch batch = numbered_batch(3, 2, 2, 3);
   batch.block_copies.clear();
   EXPECT_DEATH(buffers.upload_decodes(batch, 3), "bug: ");
 }
 
 TEST(InputBuffersDeathTest, ALargerStepThanWasPlannedIsABug) {
-  InputBuffers buffers(host_device(), kLimits);
+  InputBuffers buffers(cpu_ops(), nullptr, kLimits);
   EXPECT_DEATH(buffers.upload(numbered_batch(100, 3, 3, 4)), "bug: ");
 }
 
 TEST(InputBuffersDeathTest, ABatchWhoseArraysDisagreeIsABug) {
-  InputBuffers buffers(host_device(), kLimits);
+  InputBuffers buffers(cpu_ops(), nullptr, kLimits);
   Batch batch = numbered_batch(5, 2, 1, 3);
   batch.positions.pop_back();
   EXPECT_DEATH(buffers.upload(batch), "bug: tensor.num_elements");

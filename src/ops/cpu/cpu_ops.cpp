@@ -44,6 +44,7 @@ OpTable make_table() {
       .default_block_size = 16,
       .default_batched_tokens = 512,  // enough rows to be bound by arithmetic; more would only delay decodes
       .kernels = kKernelTexts,
+      .queue = &host_queue(),
       .workspace_bytes = workspace_bytes,
       .weight_bytes = weight_bytes,
       .store_weight = store_weight,

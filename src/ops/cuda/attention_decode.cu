@@ -18,9 +18,10 @@ constexpr int kStageTokens = kDecodeStageTokens, kMaxGroup = 8;
 
 // A stage: [head_dim / 64][64 tokens][64] of T, pieces as in the cache.
 template <int kHeadDim>
-constexpr int kStageBytes = kStageTokens* kHeadDim * 2;
-template <int kHeadDim>
-constexpr int kStages = int(kDecodeSharedBytes) / kStageBytes<kHeadDim>;
+struct Stage {
+  static constexpr int kBytes = 2 * kStageTokens * kHeadDim;
+  static constexpr int kCount = int(kDecodeSharedBytes) / kBytes;  // in the ring
+};
 
 template <class T>
 struct DecodeParams {
@@ -133,7 +134,7 @@ struct Ring {  // where a warp is in it
 
 template <class T, int kHeadDim>
 struct Shared {
-  alignas(8) uint64_t full[kStages<kHeadDim>], empty[kStages<kHeadDim>];
+  alignas(8) uint64_t full[Stage<kHeadDim>::kCount], empty[Stage<kHeadDim>::kCount];
   float2 max[kWarps][4];                 // of a warp's keys, columns in pairs
   uint2 sum[kWarps][4];                  // of quanta
   uint2 probabilities[kChunk / 16][32];  // the B operand of each step
@@ -149,7 +150,7 @@ __device__ void copy_keys_and_values(const DecodeParams<T>& p, unsigned char* ri
   const int lane = threadIdx.x % 32, block_rows = min(a.block_size, kStageTokens),
             blocks_of_stage = kStageTokens / block_rows;
   const uint64_t policy = evict_first_policy();
-  Ring<kStages<kHeadDim>> ring;
+  Ring<Stage<kHeadDim>::kCount> ring;
   Span span(p);
   const Work& work = span.work;
   // Lane i has the block of the chunk's rows from block_rows · i on.
@@ -180,9 +181,9 @@ __device__ void copy_keys_and_values(const DecodeParams<T>& p, unsigned char* ri
           const T* from = cache + cache_element<T>(int64_t(id) * a.num_kv_heads + work.kv_head, a.block_size,
                                                    kHeadDim, row, 0);
           const uint32_t to = shared_address(ring_memory) +
-                              uint32_t(ring.stage * kStageBytes<kHeadDim> + b * block_rows * 128);
+                              uint32_t(ring.stage * Stage<kHeadDim>::kBytes + b * block_rows * 128);
           if (count == kStageTokens && a.block_size == kStageTokens) {
-            bulk_copy(to, from, kStageBytes<kHeadDim>, &shared.full[ring.stage], policy);
+            bulk_copy(to, from, Stage<kHeadDim>::kBytes, &shared.full[ring.stage], policy);
             continue;
           }
           for (int half = 0; half < kHeadDim / 64; ++half)
@@ -260,7 +261,7 @@ __device__ void attend(const DecodeParams<T>& p, const unsigned char* ring_memor
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4, pair = lane % 4;
   const float scale = scale_of(a.scale);
   const uint32_t memory = shared_address(ring_memory);
-  Ring<kStages<kHeadDim>> ring;
+  Ring<Stage<kHeadDim>::kCount> ring;
   const auto release = [&] {
     __syncwarp();
     if (lane == 0) arrive(&shared.empty[ring.stage]);
@@ -309,7 +310,7 @@ __device__ void attend(const DecodeParams<T>& p, const unsigned char* ring_memor
         if (i * kStageTokens >= tokens) continue;
         wait_for_phase(&shared.full[ring.stage], ring.parity);
         if (key < tokens) {
-          const uint32_t stage = memory + uint32_t(ring.stage * kStageBytes<kHeadDim>);
+          const uint32_t stage = memory + uint32_t(ring.stage * Stage<kHeadDim>::kBytes);
           float sums[4] = {};
 #pragma unroll
           for (int step = 0; step < kSteps; ++step) {
@@ -364,7 +365,7 @@ __device__ void attend(const DecodeParams<T>& p, const unsigned char* ring_memor
       for (int i = 0; i < kStagesOfChunk; ++i) {
         if (i * kStageTokens >= tokens) continue;
         wait_for_phase(&shared.full[ring.stage], ring.parity);
-        const uint32_t stage = memory + uint32_t(ring.stage * kStageBytes<kHeadDim>);
+        const uint32_t stage = memory + uint32_t(ring.stage * Stage<kHeadDim>::kBytes);
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
           const int key = i * kStageTokens + 16 * step;
@@ -444,7 +445,7 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocksPerSm)
   extern __shared__ __align__(128) unsigned char ring_memory[];
   __shared__ Shared<T, kHeadDim> shared;
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages<kHeadDim>; ++i) {
+    for (int i = 0; i < Stage<kHeadDim>::kCount; ++i) {
       init_barrier(&shared.full[i], 1);
       init_barrier(&shared.empty[i], kWarps);
     }

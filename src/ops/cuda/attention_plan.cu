@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads) plan_kernel(PlanParams p) {
         sequence = index < p.num_seqs ? p.plan.sequences[index] : PlannedSequence{total.x, 0, 0, index};
       }
     }
-    p.plan.starts[span] = {sequence, kv_head, chunk, {}};
+    p.plan.starts[span] = {sequence, kv_head, chunk};
   }
 }
 

@@ -20,7 +20,7 @@ struct PlannedSequence {
 };
 struct SpanStart {  // where a span's first chunk is
   PlannedSequence sequence;
-  int32_t kv_head, chunk, unused[2];
+  int32_t kv_head, chunk;
 };
 
 // Views into AttentionMeta::plan.
@@ -40,7 +40,8 @@ struct DecodePlan {
   __device__ int begin_of(int i, int pieces) const { return int(int64_t(i) * pieces / grid); }
 };
 
-// Dynamic shared memory of a thread block, three of which are on a multiprocessor.
+// Four warps that compute and one that copies, with a ring of stages in dynamic shared memory; three thread blocks of them are on a
+// multiprocessor.
 constexpr int kDecodeStageTokens = 64, kDecodeThreads = 160, kDecodeBlocksPerSm = 3;
 constexpr size_t kDecodeSharedBytes = size_t{64} << 10;
 

@@ -9,6 +9,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <mutex>
 
 #include "base/error.h"
 #include "ops/context.h"
@@ -23,6 +24,10 @@ using F16 = __half;
 // throws Error(kDevice): what was done, and what the driver says
 void check(cudaError_t status, const char* what);
 
+// One for the process, as CUDA's rule is: while any stream records, nobody waits for all of the device.
+std::mutex& recording_mutex();
+void wait_for_device(const char* what);  // throws Error(kDevice)
+
 // What one rank has on its GPU: Context::state.
 struct State {
   State();
@@ -30,8 +35,8 @@ struct State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  // One that waits for, and is waited for by, the copies of cuda_device(): upload, ops and download run in this order.
-  cudaStream_t stream = nullptr;
+  cudaStream_t stream = nullptr;           // waits for no other, and none waits for it
+  std::unique_lock<std::mutex> recording;  // held while this stream records
   CublasLt lt;
   Uploads uploads;
 };

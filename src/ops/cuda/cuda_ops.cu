@@ -28,33 +28,6 @@ constexpr auto kernel_texts(bool f32) {
 }
 constexpr auto kMmaTexts = kernel_texts(false), kF32Texts = kernel_texts(true);
 
-cudaStream_t stream_of(void* state) { return static_cast<State*>(state)->stream; }
-
-void begin_graph(void* state) {
-  check(cudaStreamBeginCapture(stream_of(state), cudaStreamCaptureModeThreadLocal), "begin_graph");
-}
-
-void* end_graph(void* state) {
-  cudaGraph_t graph = nullptr;
-  check(cudaStreamEndCapture(stream_of(state), &graph), "end_graph");
-  cudaGraphExec_t exec = nullptr;
-  const cudaError_t status = cudaGraphInstantiate(&exec, graph, 0);
-  cudaGraphDestroy(graph);
-  check(status, "end_graph");
-  return exec;
-}
-
-void cancel_graph(void* state) {
-  cudaGraph_t graph = nullptr;
-  cudaStreamEndCapture(stream_of(state), &graph);
-  if (graph) cudaGraphDestroy(graph);
-  cudaGetLastError();
-}
-
-void launch_graph(void* state, void* graph) {
-  check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream_of(state)), "step");
-}
-
 OpTable make_table(DType dtype) {
   const bool f32 = dtype == DType::kF32;
   return {.backend = "cuda",
@@ -68,11 +41,7 @@ OpTable make_table(DType dtype) {
           .kernels = f32 ? std::span(kF32Texts) : std::span(kMmaTexts),
           .make_state = []() -> void* { return new State; },
           .release_state = [](void* state) { delete static_cast<State*>(state); },
-          .begin_graph = begin_graph,
-          .end_graph = end_graph,
-          .cancel_graph = cancel_graph,
-          .launch_graph = launch_graph,
-          .release_graph = [](void* graph) { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)); },
+          .queue = &queue(),
           .workspace_bytes = workspace_bytes,
           .weight_bytes = weight_bytes,
           .store_weight = store_weight,

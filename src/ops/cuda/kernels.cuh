@@ -8,6 +8,8 @@
 
 namespace nanovllm::cuda {
 
+const DeviceQueue& queue();
+
 size_t weight_bytes(DType dtype, int64_t out_features, int64_t in_features);
 void store_weight(Context& ctx, const StoreWeightArgs& args);
 size_t kv_block_bytes(DType dtype, int block_size, int num_kv_heads, int head_dim);

@@ -119,7 +119,7 @@ bool is_the_chain(Context& ctx, const LinearArgs& a, const Tensor& sums) {
   }
   check_launch("linear");
   unsigned differing = 0;
-  check(cudaMemcpy(&differing, count.data(), sizeof differing, cudaMemcpyDeviceToHost), "linear");
+  ctx.ops.device->download(&differing, count.data(), sizeof differing);
   return differing == 0;
 }
 

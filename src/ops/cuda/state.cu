@@ -16,10 +16,15 @@ void check(cudaError_t status, const char* what) {
        ")");
 }
 
+void wait_for_device(const char* what) {
+  const std::lock_guard lock(recording_mutex());
+  check(cudaDeviceSynchronize(), what);
+}
+
 State::State() {
   if (!lt.problem().empty())
     warn("cuda: " + lt.problem() + ", so products run in plain kernels, many times slower");
-  check(cudaStreamCreate(&stream), "stream");
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
 }
 State::~State() { cudaStreamDestroy(stream); }
 
@@ -36,6 +41,7 @@ void* allocate(size_t bytes) {
   }
   check(status, "memory");
   check(cudaMemset(data, 0, bytes), "memory");
+  check(cudaStreamSynchronize(nullptr), "memory");
   return data;
 }
 
@@ -50,17 +56,16 @@ const Device& cuda_device() {
       .upload =
           [](void* to, const void* from, size_t bytes) {
             cuda::check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "upload");
+            cuda::check(cudaStreamSynchronize(nullptr),
+                        "upload");  // the copy may go on, from the driver's memory
           },
       .download =
           [](void* to, const void* from, size_t bytes) {
+            cuda::wait_for_device("download");
             cuda::check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "download");
           },
       .staging = cuda_host_device,
-      .upload_ahead =
-          [](void* to, const void* from, size_t bytes) {
-            cuda::check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, nullptr), "upload");
-          },
-      .synchronize = [] { cuda::check(cudaDeviceSynchronize(), "step"); },
+      .synchronize = [] { cuda::wait_for_device("step"); },
       .memory =
           [] {
             Memory memory;
@@ -87,12 +92,11 @@ const Device& cuda_host_device() {
       .upload = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); },
       .download =
           [](void* to, const void* from, size_t bytes) {
-            cuda::check(cudaDeviceSynchronize(), "download");
+            cuda::wait_for_device("download");
             std::memcpy(to, from, bytes);
           },
       .staging = cuda_host_device,
-      .upload_ahead = [](void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); },
-      .synchronize = [] { cuda::check(cudaDeviceSynchronize(), "step"); },
+      .synchronize = [] { cuda::wait_for_device("step"); },
       .memory = [] { return host_device().memory(); },
   };
   return device;

@@ -222,8 +222,8 @@ TEST_P(AttentionMmaTest, DecodesAndChunksInOneStep) {
 
 // More sequences than thread blocks, fewer than them, and one that is long: jobs of many shapes, cut and whole.
 TEST_P(AttentionMmaTest, DecodesOfAnyCompanyAreTheSame) {
-  for (const HeadShape& shape :
-       {HeadShape{4, 2, 128, 64}, HeadShape{8, 1, 64, 16}, HeadShape{2, 2, 64, 128}}) {
+  for (const HeadShape& shape : {HeadShape{4, 2, 128, 64}, HeadShape{8, 1, 64, 16}, HeadShape{2, 2, 64, 128},
+                                 HeadShape{8, 1, 128, 64}}) {
     std::vector<int> lengths{5000, 1, 16, 64, 65, 127, 128, 129, 300, 1023, 1024, 2049};
     const Case c = make_case(shape, lengths, 7);
     std::vector<std::vector<float>> alone;
@@ -233,7 +233,8 @@ TEST_P(AttentionMmaTest, DecodesOfAnyCompanyAreTheSame) {
       alone.emplace_back(whole.end() - std::ptrdiff_t(row), whole.end());
       EXPECT_TRUE(same_bits(step(c, {{i, lengths[i] - 1, lengths[i]}}), alone.back())) << lengths[i];
     }
-    for (const size_t count : {3, 50, 700}) {
+    for (const size_t count :
+         {3, 50, 700, 2600}) {  // of the last shape, more results than are kept: none is cut
       std::vector<Part> parts;
       for (size_t i = 0; i < count; ++i) {
         const size_t sequence = (i * 7 + 1) % lengths.size();
@@ -248,6 +249,27 @@ TEST_P(AttentionMmaTest, DecodesOfAnyCompanyAreTheSame) {
       EXPECT_EQ(num_wrong, 0u) << count << " sequences";
     }
   }
+}
+
+// So that the tests above do not compare one kernel with itself.
+TEST_P(AttentionMmaTest, HopperHasAPlanForWhatItServes) {
+  if (cuda_device_name().find("capability 9.") == std::string::npos) GTEST_SKIP() << cuda_device_name();
+  const bool compiled_at_start = std::getenv("CUDA_FORCE_PTX_JIT") != nullptr;  // for an older GPU
+  const std::vector<int32_t> one{0, 1};
+  const DeviceValues cu({2}, one), lens({1}, std::span(one).last(1)), table({1, 1}, std::span(one).first(1));
+  const auto has_plan = [&](const HeadShape& s) {
+    const Arena::Scope scope(ctx().arena);
+    const KvLayer cache{
+        .dtype = dtype(), .block_size = s.block_size, .num_kv_heads = s.num_kv_heads, .head_dim = s.head_dim};
+    const AttentionMeta meta{.cu_seqlens_q = cu, .seq_lens = lens, .block_table = table, .slot_mapping = {}};
+    return plan_attention(ctx(), meta, cache, s.num_heads).plan.defined();
+  };
+  for (const HeadShape& shape :
+       {HeadShape{16, 8, 128, 64}, HeadShape{8, 1, 64, 16}, HeadShape{4, 4, 64, 256}})
+    EXPECT_EQ(has_plan(shape), !compiled_at_start) << shape.head_dim;
+  for (const HeadShape& shape :
+       {HeadShape{4, 2, 32, 64}, HeadShape{16, 1, 128, 64}, HeadShape{4, 2, 64, 5}, HeadShape{4, 2, 64, 96}})
+    EXPECT_FALSE(has_plan(shape)) << shape.head_dim;
 }
 
 TEST_P(AttentionMmaTest, OtherHeadDimsAreRefused) {

@@ -1,0 +1,133 @@
+// Steps that are begun before the tokens of the one before them are known change no answer: on the CPU and on a GPU.
+#include <map>
+#include <random>
+
+#include "engine/scheduler.h"
+#include "llm/llm.h"
+#include "ops/cuda/cuda_ops.h"
+#include "support.h"
+
+namespace nanovllm {
+namespace {
+
+class AsyncTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == "cuda" && !cuda_unavailable().empty()) GTEST_SKIP() << cuda_unavailable();
+  }
+
+  EngineConfig config(const std::string& async) const {
+    return {.model = test::demo_model(),
+            .device = GetParam(),
+            .num_threads = 2,
+            .max_model_len = 200,
+            .max_num_seqs = 6,
+            .max_num_batched_tokens = 64,
+            .gpu_memory_utilization = 0.4,
+            .async_scheduling = async};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, AsyncTest, testing::Values("cpu", "cuda"),
+                         [](const auto& info) { return info.param; });
+
+// Many end early: each stops at a tenth of all ids, one in three of them at the EOS as well.
+void make_requests(int count, std::vector<Prompt>& prompts, std::vector<SamplingParams>& params) {
+  std::mt19937 random(5);
+  for (int i = 0; i < count; ++i) {
+    std::vector<TokenId> ids(1 + random() % 90);
+    for (TokenId& id : ids) id = TokenId(random() % 6000);
+    prompts.emplace_back(ids);
+    SamplingParams p{.n = i % 7 == 0 ? 3 : 1,
+                     .temperature = i % 3 ? 1.0f : 0.0f,
+                     .top_k = i % 5 ? 0 : 20,
+                     .seed = uint64_t(i),
+                     .max_tokens = int(1 + random() % 40),
+                     .ignore_eos = i % 3 != 0};
+    for (TokenId id = TokenId(i % 30); id < 6000; id += 30) p.stop_token_ids.push_back(id);
+    params.push_back(p);
+  }
+}
+
+TEST_P(AsyncTest, AnswersAreThoseOfStepsOneByOne) {
+  std::vector<Prompt> prompts;
+  std::vector<SamplingParams> params;
+  make_requests(60, prompts, params);
+  std::vector<Completion> want;
+  for (const int num_blocks : {-1, 200 / 16 + 8}) {  // with all the memory, and with little
+    for (const char* async : {"off", "on", "auto"}) {
+      EngineConfig c = config(async);
+      c.kvcache_block_size = 16;
+      c.num_kvcache_blocks = num_blocks;
+      LLM llm(c);
+      const std::vector<Completion> got = llm.generate(prompts, params);
+      if (want.empty()) want = got;
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        EXPECT_EQ(got[i].token_ids, want[i].token_ids) << async << ", completion " << i;
+        EXPECT_EQ(got[i].finish_reason, want[i].finish_reason) << async << ", completion " << i;
+        EXPECT_EQ(got[i].text, want[i].text) << async << ", completion " << i;
+      }
+      EXPECT_EQ(llm.scheduler().blocks().num_free_blocks(), llm.scheduler().blocks().num_blocks());
+    }
+  }
+  int num_stopped = 0;
+  for (const Completion& c : want) num_stopped += c.finish_reason == FinishReason::kStop;
+  EXPECT_GT(num_stopped, 20);
+  EXPECT_LT(num_stopped, int(want.size()) - 20);
+}
+
+// Requests come and go while steps run: whoever is not aborted gets its own answer.
+TEST_P(AsyncTest, ArrivalsAndAbortsWhileAStepRuns) {
+  std::vector<Prompt> prompts;
+  std::vector<SamplingParams> params;
+  make_requests(40, prompts, params);
+  for (SamplingParams& p : params) p.n = 1;
+  std::vector<Completion> want;
+  {
+    LLM llm(config("off"));
+    want = llm.generate(prompts, params);
+  }
+  LLM llm(config("on"));
+  std::mt19937 random(9);
+  std::map<RequestId, size_t> index_of;
+  std::map<RequestId, std::vector<TokenId>> got;
+  int num_aborted = 0;
+  size_t next = 0;
+  while (next < prompts.size() || llm.has_unfinished()) {
+    if (next < prompts.size() && random() % 2) {
+      index_of[llm.add_request(prompts[next], params[next])] = next;
+      ++next;
+    }
+    if (random() % 12 == 0 && !index_of.empty())
+      llm.abort(std::next(index_of.begin(), std::ptrdiff_t(random() % index_of.size()))->first);
+    for (const RequestOutput& output : llm.step()) {
+      std::vector<TokenId>& ids = got[output.id];
+      ids.insert(ids.end(), output.token_ids.begin(), output.token_ids.end());
+      if (!output.finished()) continue;
+      const Completion& completion = want[index_of.at(output.id)];
+      if (output.finish_reason == FinishReason::kAbort) {
+        ++num_aborted;
+        ASSERT_LE(ids.size(), completion.token_ids.size());
+        EXPECT_TRUE(std::equal(ids.begin(), ids.end(), completion.token_ids.begin()));
+      } else {
+        EXPECT_EQ(ids, completion.token_ids);
+        EXPECT_EQ(output.finish_reason, completion.finish_reason);
+      }
+    }
+  }
+  EXPECT_GT(num_aborted, 3);
+  EXPECT_EQ(llm.scheduler().blocks().num_free_blocks(), llm.scheduler().blocks().num_blocks());
+}
+
+TEST(AsyncScheduling, IsRefusedOverSeveralRanks) {
+  test::expect_error(ErrorKind::kUnsupported,
+                     "async_scheduling: is on, want auto or off with tensor_parallel_size 2", [] {
+                       LLM llm({.model = test::demo_model(),
+                                .device = "cpu",
+                                .tensor_parallel_size = 2,
+                                .async_scheduling = "on"});
+                     });
+}
+
+}  // namespace
+}  // namespace nanovllm
