@@ -12,7 +12,7 @@ usage: tools/check_gpu.sh --pack DIR                      build the preset cuda 
                                                           and a table of figures; FILE gets the figures as JSON
        tools/check_gpu.sh --sanitize DIR                  the op tests and a short generate under compute-sanitizer
 
-NAME is one of: doctor ops ptx models llm generate score differs requests memory start bench bench_ops. Logs are in DIR/logs. Exit 0 if nothing failed.
+NAME is one or more, with commas between, of: doctor ops ptx models llm generate score differs requests memory start bench bench_ops. Logs are in DIR/logs. Exit 0 if nothing failed.
 END
 }
 
@@ -55,7 +55,7 @@ failed=0 num_checks=0 figures=$dir/logs/figures.txt
 check() {
   local name=$1 begin=$SECONDS log=$dir/logs/$1.log
   shift
-  [ -z "$only" ] || [ "$only" = "$name" ] || return 0
+  [ -z "$only" ] || [[ ",$only," == *",$name,"* ]] || return 0
   num_checks=$((num_checks + 1))
   if "$@" >"$log" 2>&1; then
     printf '%-10s ok      %4d s  %s\n' "$name" $((SECONDS - begin)) "$(tail -n 1 "$log" | cut -c1-90)"

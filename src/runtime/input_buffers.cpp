@@ -67,10 +67,6 @@ void InputBuffers::put_sampling(const Batch& b, int64_t rows) {
   sample_.sample_indices = put(b.sample_indices, {rows}, if_padded(0));
 }
 
-void InputBuffers::put_token_rows(const Batch& b) {
-  token_rows_ = b.token_rows.empty() ? Tensor{} : put(b.token_rows, {b.num_tokens()});
-}
-
 void InputBuffers::begin() {
   turn_ = 1 - turn_;
   used_ = 0;
@@ -92,7 +88,7 @@ void InputBuffers::upload(const Batch& b) {
   input_.attn.block_table = put(b.block_table, {seqs, b.max_blocks});
   block_copies_ = put(b.block_copies, {b.num_block_copies(), 2});
   input_.logits_indices = put(b.logits_indices, {rows});
-  put_token_rows(b);
+  token_rows_ = b.token_rows.empty() ? Tensor{} : put(b.token_rows, {tokens});
   put_sampling(b, rows);
   send();
 }
@@ -112,7 +108,8 @@ void InputBuffers::upload_decodes(const Batch& b, int64_t size) {
   input_.attn.seq_lens = put(b.seq_lens, {size}, 0);
   block_copies_ = {};
   put_sampling(b, size);
-  put_token_rows(b);
+  const Tensor token_rows = put(b.token_rows, {size}, 0);  // has its place where none are given too
+  token_rows_ = b.token_rows.empty() ? Tensor{} : token_rows.slice(0, seqs);
   input_.attn.block_table =
       Tensor::view(static_cast<int32_t*>(buffer_.data()) + used_, DType::kI32, {size, width});
   int32_t* table = staging() + used_;

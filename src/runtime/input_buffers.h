@@ -44,7 +44,6 @@ class InputBuffers {
   template <class T>
   Tensor put(const std::vector<T>& array, std::initializer_list<int64_t> shape,
              std::type_identity_t<std::optional<T>> padding = std::nullopt);
-  void put_token_rows(const Batch& batch);
   void begin();
   int32_t* staging() const { return static_cast<int32_t*>(staging_[turn_].data()); }
   Tensor put_range(int64_t count);

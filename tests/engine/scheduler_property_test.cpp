@@ -146,8 +146,7 @@ class Workload {
     take_finished();
   }
 
-  // As LLM does on a GPU: the step behind the one that runs is begun before its ids are known. What a device does in order, the
-  // model does at once.
+  // As LLM does on a GPU: the step behind the one that runs is begun before its ids are known.
   void step_ahead() {
     if (!running_step_) {
       running_step_ = &scheduler_.schedule();
@@ -364,7 +363,6 @@ void extend(Request& request, const Request& earlier, Dice& dice) {
 }
 
 enum class Steps { kOneByOne, kAhead };
-
 void random_workload(uint32_t seed, Tally& tally, Steps steps_of = Steps::kOneByOne) {
   Dice dice(seed);
   const int block_size = dice.one_in(8)   ? 256

@@ -125,6 +125,10 @@ TEST(InputBuffers, DecodesArePaddedAndKeepTheirPlaces) {
   for (int64_t i = 0; i < 2; ++i)
     for (int64_t b = 0; b < 3; ++b)
       EXPECT_EQ(in.attn.block_table[i].ptr<int32_t>()[b], two.block_table[size_t(i * 3 + b)]);
+  EXPECT_FALSE(buffers.token_rows().defined());
+  two.token_rows = {4, 2};
+  buffers.upload_decodes(two, 3);
+  expect_array(buffers.token_rows(), two.token_rows, "[2]");
   for (const auto& [a, b] :
        {std::pair(whole.token_ids, in.token_ids), std::pair(whole.attn.block_table, in.attn.block_table),
         std::pair(whole.attn.seq_lens, in.attn.seq_lens), std::pair(whole_sample.seeds, sample.seeds)})
