@@ -158,13 +158,14 @@ void lose_the_gpu() {
   llm.step();
   lose_the_gpu();
   size_t num_failed = 0;
-  try {
-    llm.step();
-  } catch (const Error& error) {
-    std::cerr << error.what() << '\n';
+  while (llm.has_unfinished()) {  // a step that ran before is still good
+    try {
+      for (const RequestOutput& output : llm.step())
+        num_failed += output.finish_reason == FinishReason::kError;
+    } catch (const Error& error) {
+      std::cerr << error.what() << '\n';
+    }
   }
-  while (llm.has_unfinished())
-    for (const RequestOutput& output : llm.step()) num_failed += output.finish_reason == FinishReason::kError;
   std::cerr << num_failed << " requests failed\n";
   try {
     llm.add_request(prompt, {});

@@ -233,8 +233,9 @@ TEST_P(AttentionMmaTest, DecodesOfAnyCompanyAreTheSame) {
       alone.emplace_back(whole.end() - std::ptrdiff_t(row), whole.end());
       EXPECT_TRUE(same_bits(step(c, {{i, lengths[i] - 1, lengths[i]}}), alone.back())) << lengths[i];
     }
-    for (const size_t count :
-         {3, 50, 700, 2600}) {  // of the last shape, more results than are kept: none is cut
+    for (const size_t count : {3, 50, 700, 2600}) {
+      // So many give more results than are kept, where a kv head has eight heads of 128: none is cut.
+      if (count > 700 && shape.num_heads * shape.head_dim < 1024) continue;
       std::vector<Part> parts;
       for (size_t i = 0; i < count; ++i) {
         const size_t sequence = (i * 7 + 1) % lengths.size();
