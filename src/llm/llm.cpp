@@ -215,7 +215,10 @@ std::vector<RequestOutput> LLM::step() {
       if (scheduled->num_tokens() > 0) state_->runner->launch(*scheduled);
     }
     if (scheduled->num_tokens() > 0) {
-      state_->running_step = state_->steps_ahead ? state_->scheduler->schedule_ahead() : nullptr;
+      // First tokens do not wait until the step behind theirs is begun.
+      const bool only_decodes = scheduled->num_tokens() == scheduled->num_seqs();
+      state_->running_step =
+          state_->steps_ahead && only_decodes ? state_->scheduler->schedule_ahead() : nullptr;
       if (state_->running_step) state_->runner->launch(*state_->running_step);
       state_->scheduler->update(state_->runner->collect());
     }
