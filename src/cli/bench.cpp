@@ -197,6 +197,7 @@ int run_throughput(const ThroughputOptions& options) {
   ReadBytes read(llm);
   std::map<RequestId, std::vector<TokenId>> answers;
   int64_t prompt_tokens = 0, output_tokens = 0, num_steps = 0;
+  double device_busy = 0, device_idle = 0;
   for (; llm.has_unfinished(); ++num_steps) {
     for (const RequestOutput& output : llm.step()) {
       check_output(output);
@@ -207,7 +208,10 @@ int run_throughput(const ThroughputOptions& options) {
       output_tokens += output.num_output_tokens;
     }
     read.add(llm.last_step());
+    device_busy += llm.last_step().device_busy;
+    if (num_steps > 0) device_idle += llm.last_step().device_idle;
   }
+  const double busy_share = device_busy / (device_busy + device_idle);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   const double output_rate = double(output_tokens) / seconds,
                total_rate = double(prompt_tokens + output_tokens) / seconds,
@@ -223,6 +227,7 @@ int run_throughput(const ThroughputOptions& options) {
                    {"total_tok_per_s", total_rate},
                    {"read_gb_per_s", read_rate},
                    {"read_bandwidth_share", or_null(share_of(read_rate, bandwidth))},
+                   {"device_busy_share", busy_share},
                    {"steps", num_steps},
                    {"preemptions", preemptions},
                    {"answers", answers_hash(answers)},
@@ -238,6 +243,7 @@ int run_throughput(const ThroughputOptions& options) {
   print_row("output", output_rate, "tok/s");
   print_row("prompts and output", total_rate, "tok/s");
   print_read(read_rate, bandwidth);
+  print_row("device busy", 100 * busy_share, "%");
   std::printf("  %-22s %s\n", "answers", answers_hash(answers).c_str());
   std::printf("  %-22s %s\n", "last logits", logits_hash(llm).c_str());
   return 0;

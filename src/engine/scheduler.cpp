@@ -144,14 +144,14 @@ const Batch* Scheduler::schedule_ahead() {
   const bool nobody_waits = waiting_.empty() || num_running() == limits_.max_num_seqs;
   const auto num_alive = scheduled_.size() - size_t(std::ranges::count(scheduled_, nullptr));
   if (!nobody_waits || num_alive != running_.size()) return nullptr;
+  for (const Sequence* seq : scheduled_)
+    if (seq && (seq->shares_prompt || seq->num_scheduled_tokens < seq->num_uncomputed_tokens()))
+      return nullptr;
   ahead_rows_.clear();
   for (size_t row = 0; row < scheduled_.size(); ++row) {
     Sequence* seq = scheduled_[row];
-    if (!seq) continue;
-    const bool samples = !seq->shares_prompt && seq->num_scheduled_tokens == seq->num_uncomputed_tokens();
-    const bool goes_on = seq->num_tokens() + 1 < seq->max_len;
-    if (samples && !goes_on) continue;
-    if (!samples || !blocks_.grow_ahead(*seq)) {
+    if (!seq || seq->num_tokens() + 1 >= seq->max_len) continue;  // it has ended, or ends with this token
+    if (!blocks_.grow_ahead(*seq)) {
       ahead_.clear();
       return nullptr;
     }
@@ -161,6 +161,7 @@ const Batch* Scheduler::schedule_ahead() {
   if (ahead_.empty()) return nullptr;
   batch_ = 1 - batch_;
   build_batch_ahead(ahead_, ahead_rows_, limits_.block_size, batches_[batch_]);
+  ++num_steps_ahead_;
   return &batches_[batch_];
 }
 

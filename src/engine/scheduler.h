@@ -68,8 +68,8 @@ class Scheduler {
   // No step can be run any more: every sequence ends with kError and this reason.
   void fail_all(const std::string& reason);
 
-  // Ends all sequences of a request, waiting or running. False: there is none. Not between schedule and update, but while a
-  // step of schedule_ahead runs.
+  // Ends all sequences of a request, waiting or running. False: there is none. Not between schedule() and update(); a step of
+  // schedule_ahead() may be running.
   bool abort(RequestId id);
 
   // Those that finished since the last call, in order of finishing. They own nothing of the cache any more.
@@ -79,6 +79,7 @@ class Scheduler {
   std::span<const Sequence* const> progressed() const { return progressed_; }
 
   bool has_unfinished() const { return !waiting_.empty() || !running_.empty(); }
+  int64_t num_steps_ahead() const { return num_steps_ahead_; }  // that schedule_ahead gave
   int num_waiting() const { return int(waiting_.size()); }
   int num_running() const { return int(running_.size()); }
   const std::deque<std::unique_ptr<Sequence>>& waiting() const { return waiting_; }
@@ -106,6 +107,7 @@ class Scheduler {
   BlockManager blocks_;
   std::deque<std::unique_ptr<Sequence>> waiting_;  // these two: the first one first
   std::vector<std::unique_ptr<Sequence>> running_;
+  int64_t num_steps_ahead_ = 0;
   int64_t num_ended_ = 0;  // of those that ran
   uint64_t next_arrival_ = 0;
   std::vector<Sequence*>

@@ -24,6 +24,7 @@ struct EngineConfig {
   bool prefix_caching = true;
   bool enforce_eager = false;
   std::string async_scheduling = "auto";
+  std::string trace_steps;
   std::string instruction_set;
 };
 
@@ -61,6 +62,9 @@ void visit_options(Config& config, Visitor&& visit) {
         "on: a step is begun before the tokens of the one before it are known, so that a GPU never waits for "
         "the "
         "scheduler; off, or auto: on a GPU; it changes no answer");
+  visit("trace_steps", config.trace_steps,
+        "file for a timeline of every step (scheduler, launch, device, output), for chrome://tracing or "
+        "Perfetto");
   visit("instruction_set", config.instruction_set,
         "kernels to use: avx512, avx2 or portable; all give the same bits (default: the best that this "
         "processor runs)");

@@ -1,6 +1,7 @@
 #include "llm/llm.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <numeric>
 #include <set>
@@ -10,6 +11,7 @@
 #include "engine/scheduler.h"
 #include "llm/load_tokenizer.h"
 #include "llm/runner_config.h"
+#include "llm/step_trace.h"
 #include "models/generation_config.h"
 #include "runtime/model_runner.h"
 #include "tokenizer/chat_template.h"
@@ -55,6 +57,11 @@ struct LLM::State {
   };
 
   RequestOutput make_output(const Sequence& sequence, Stream& stream) const;
+  template <class Body>
+  const Batch& traced(StepTrace::Line line, std::string_view name, int64_t step, Body&& body);
+  void launch(const Batch& batch, int64_t step);
+  void collect(const Batch& batch);
+  const Batch& run_step();
   void end_step(const std::exception& error);  // that could not be run
 
   ModelConfig model_config;
@@ -71,6 +78,8 @@ struct LLM::State {
   std::string failure;
   bool steps_ahead = false;  // the next step is begun before the ids of the one that runs are known
   const Batch* running_step = nullptr;  // begun, its ids are not collected
+  std::unique_ptr<StepTrace> trace;     // null: not wanted
+  int64_t num_steps = 0;                // that were collected
   StepStats last_step;
 };
 
@@ -98,6 +107,9 @@ LLM::LLM(const EngineConfig& config) : state_(std::make_unique<State>()) {
   state_->model_name = config.model.string();
   state_->model_config = read_model_config(config.model);
   state_->generation_config = read_generation_config(config.model);
+  if (config.async_scheduling == "on" && config.tensor_parallel_size > 1)
+    fail(ErrorKind::kUnsupported, "async_scheduling: is on, want auto or off with tensor_parallel_size ",
+         config.tensor_parallel_size);
   RunnerConfig runner_config = make_runner_config(config, state_->model_config);
   state_->max_model_len = runner_config.max_model_len;
   state_->tokenizer = load_tokenizer(config.model);
@@ -115,11 +127,9 @@ LLM::LLM(const EngineConfig& config) : state_(std::make_unique<State>()) {
 
   if (state_->tokenizer) runner_config.num_valid_tokens = state_->tokenizer->num_tokens();
   state_->runner = std::make_unique<ModelRunner>(config.model, state_->model_config, runner_config);
-  if (config.async_scheduling == "on" && config.tensor_parallel_size > 1)
-    fail(ErrorKind::kUnsupported, "async_scheduling: is on, want auto or off with tensor_parallel_size ",
-         config.tensor_parallel_size);
   state_->steps_ahead =
       config.async_scheduling == "on" || (config.async_scheduling == "auto" && state_->runner->runs_behind());
+  if (!config.trace_steps.empty()) state_->trace = std::make_unique<StepTrace>(config.trace_steps);
   state_->scheduler = std::make_unique<Scheduler>(
       SchedulerLimits{.max_num_seqs = runner_config.max_num_seqs,
                       .max_num_batched_tokens = runner_config.max_num_batched_tokens,
@@ -206,28 +216,78 @@ void LLM::State::end_step(const std::exception& error) {
   scheduler->fail_all(failure);
 }
 
+// body gives the step's batch.
+template <class Body>
+const Batch& LLM::State::traced(StepTrace::Line line, std::string_view name, int64_t step, Body&& body) {
+  if (!trace) return body();
+  const Clock::time_point begin = Clock::now();
+  const Batch& batch = body();
+  trace->add(line, name, begin, Clock::now(), step, batch.num_tokens());
+  return batch;
+}
+
+void LLM::State::launch(const Batch& batch, int64_t step) {
+  traced(StepTrace::Line::kLaunch, "launch", step, [&]() -> const Batch& {
+    runner->launch(batch);
+    return batch;
+  });
+}
+
+void LLM::State::collect(const Batch& batch) {
+  const std::span<const TokenId> ids = runner->collect();
+  if (trace) {
+    const Clock::time_point now = Clock::now();  // a device that works behind has just ended the step
+    const auto busy =
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(runner->step_times().busy));
+    trace->add(StepTrace::Line::kDevice, "step", now - busy, now, num_steps, batch.num_tokens());
+  }
+  traced(StepTrace::Line::kScheduler, "update", num_steps, [&]() -> const Batch& {
+    scheduler->update(ids);
+    return batch;
+  });
+}
+
+// Runs one, and begins the one behind it where that is certain.
+const Batch& LLM::State::run_step() {
+  const Batch* batch = std::exchange(running_step, nullptr);
+  if (!batch) {
+    batch = &traced(StepTrace::Line::kScheduler, "schedule", num_steps,
+                    [&]() -> const Batch& { return scheduler->schedule(); });
+    if (batch->num_tokens() == 0) return *batch;
+    launch(*batch, num_steps);
+  }
+  // First tokens do not wait until the step behind theirs is begun.
+  const Batch* ahead =
+      steps_ahead && batch->num_tokens() == batch->num_seqs() ? scheduler->schedule_ahead() : nullptr;
+  std::exception_ptr failed;  // of the step behind: this one is still good
+  try {
+    if (ahead) launch(*ahead, num_steps + 1);
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  collect(*batch);
+  ++num_steps;
+  if (failed) std::rethrow_exception(failed);
+  running_step = ahead;
+  if (running_step && scheduler->num_running() == 0) {  // all have ended: nobody wants its ids
+    collect(*std::exchange(running_step, nullptr));
+    ++num_steps;
+  }
+  return *batch;
+}
+
 std::vector<RequestOutput> LLM::step() {
   const Clock::time_point start = Clock::now();
-  const Batch* scheduled = state_->running_step;
+  const Batch* scheduled = nullptr;
   try {
-    if (!scheduled) {
-      scheduled = &state_->scheduler->schedule();
-      if (scheduled->num_tokens() > 0) state_->runner->launch(*scheduled);
-    }
-    if (scheduled->num_tokens() > 0) {
-      // First tokens do not wait until the step behind theirs is begun.
-      const bool only_decodes = scheduled->num_tokens() == scheduled->num_seqs();
-      state_->running_step =
-          state_->steps_ahead && only_decodes ? state_->scheduler->schedule_ahead() : nullptr;
-      if (state_->running_step) state_->runner->launch(*state_->running_step);
-      state_->scheduler->update(state_->runner->collect());
-    }
+    scheduled = &state_->run_step();
   } catch (const std::exception& error) {
     state_->end_step(error);
     throw;
   }
 
   const Batch& batch = *scheduled;
+  const Clock::time_point output_start = Clock::now();
   std::vector<RequestOutput> outputs;
   if (batch.num_tokens() > 0)
     for (const Sequence* sequence : state_->scheduler->progressed())
@@ -236,10 +296,15 @@ std::vector<RequestOutput> LLM::step() {
     outputs.push_back(state_->make_output(*sequence, state_->streams.at(key_of(*sequence))));
     state_->streams.erase(key_of(*sequence));
   }
+  if (state_->trace)
+    state_->trace->add(StepTrace::Line::kOutput, "output", output_start, Clock::now(), state_->num_steps - 1,
+                       batch.num_tokens());
   state_->last_step = {.num_prefill_tokens = num_prefill_tokens(batch),
                        .num_output_tokens = num_output_tokens(outputs),
                        .num_keys = std::accumulate(batch.seq_lens.begin(), batch.seq_lens.end(), int64_t{0}),
-                       .seconds = std::chrono::duration<double>(Clock::now() - start).count()};
+                       .seconds = std::chrono::duration<double>(Clock::now() - start).count(),
+                       .device_busy = state_->runner->step_times().busy,
+                       .device_idle = state_->runner->step_times().idle};
   return outputs;
 }
 

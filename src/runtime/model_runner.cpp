@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "models/load.h"
 #include "tensor/copy_to_host.h"
@@ -107,6 +108,7 @@ void ModelRunner::discard() noexcept {
 }
 
 std::span<const TokenId> ModelRunner::run(const Batch& batch) {
+  ASSERT(workers_[0]->num_running() == 0);
   launch(batch);
   return collect();
 }

@@ -33,7 +33,7 @@ class ModelRunner {
   std::span<const TokenId> collect();
   // Waits for what was begun and forgets it.
   void discard() noexcept;
-  // launch and collect.
+  // launch and collect; nothing else is running.
   std::span<const TokenId> run(const Batch& batch);
   // Whether launch() returns before the step is over, so that a second one gains time.
   bool runs_behind() const { return config_.ops->queue->begin_graph != nullptr && ranks_.size() == 1; }
@@ -42,6 +42,9 @@ class ModelRunner {
   // Of the rows of the step that was begun last, [num_sampled, vocab_size], copied from the device.
   std::vector<float> logits() const;
 
+  const StepTimes& step_times() const {
+    return workers_[0]->step_times();
+  }                                                        // of the last step that was collected, on rank 0
   const MemoryPlan& memory_plan() const { return plan_; }  // of all ranks together
   const OpTable& ops() const { return *config_.ops; }
   const Decoder& model(int rank = 0) const { return workers_[size_t(rank)]->model(); }

@@ -70,6 +70,7 @@ void Worker::allocate(int num_blocks) {
 
 Worker::Result::Result(const OpTable& ops, int64_t max_num_sampled)
     : ids(ops.device->staging(), size_t(max_num_sampled) * sizeof(TokenId), "sampled ids"),
+      begun(*ops.queue),
       there(*ops.queue) {}
 
 Context Worker::context() {
@@ -93,6 +94,7 @@ Tensor Worker::forward(Context& ctx, const Batch& batch) {
 }
 
 Tensor Worker::run_logits(const Batch& batch) {
+  ASSERT(num_launched_ == num_collected_);
   Context ctx = context();
   const Arena::Scope scope(*arena_);  // the memory stays as it is until the next step
   outputs_.logits = model_.compute_logits(ctx, forward(ctx, batch));
@@ -162,13 +164,32 @@ void Worker::launch_eagerly(const Batch& batch) {
 
 void Worker::launch(const Batch& batch) {
   ASSERT(num_launched_ - num_collected_ < 2);
+  Result& result = result_of(num_launched_);
+  result.begin_time = Clock::now();
+  result.begun.set(state_.get());
   can_replay(batch) ? launch_decodes(batch) : launch_eagerly(batch);
-  Result& result = *results_[num_launched_++ % 2];
+  ++num_launched_;
   result.count = comm_.rank() == 0 ? size_t(batch.num_sampled()) : 0;
   const DeviceQueue& queue = *config_.ops->queue;
   if (result.count > 0)
     queue.download(state_.get(), result.ids.data(), outputs_.ids.data, result.count * sizeof(TokenId));
   result.there.set(state_.get());
+  result.end_time = Clock::now();
+}
+
+void Worker::measure_times(int64_t step) {
+  const Result& result = result_of(step);
+  const Result* before = step > 0 ? &result_of(step - 1) : nullptr;
+  if (config_.ops->queue->seconds_between) {
+    step_times_ = {result.there.seconds_since(result.begun),
+                   before ? result.begun.seconds_since(before->there) : 0};
+    return;
+  }
+  const auto seconds = [](Clock::time_point from, Clock::time_point to) {
+    return std::chrono::duration<double>(to - from).count();
+  };
+  step_times_ = {seconds(result.begin_time, result.end_time),
+                 before ? seconds(before->end_time, result.begin_time) : 0};
 }
 
 void Worker::discard() noexcept {
@@ -179,12 +200,20 @@ void Worker::discard() noexcept {
       // It is known already: somebody was told of the step that failed.
     }
   }
+  try {
+    config_.ops->device->synchronize();  // a launch that failed may have begun something
+  } catch (const std::exception&) {
+    // As above.
+  }
 }
+
+Worker::~Worker() { discard(); }
 
 std::span<const TokenId> Worker::collect() {
   ASSERT(num_collected_ < num_launched_);
-  Result& result = *results_[num_collected_++ % 2];
+  Result& result = result_of(num_collected_++);
   result.there.wait();
+  measure_times(num_collected_ - 1);
   return {static_cast<const TokenId*>(result.ids.data()), result.count};
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/sequence.h"
 #include "models/decoder.h"
 #include "ops/ops.h"
 #include "runtime/cuda_graphs.h"
@@ -37,10 +38,18 @@ struct RunnerConfig {
   BatchLimits batch_limits() const;
 };
 
+// Of a step, in seconds.
+struct StepTimes {
+  double busy = 0;  // the device worked on it
+  double idle = 0;  // and had waited since the step before it
+};
+
 class Worker {
  public:
   // Declares the parameters. comm outlives this.
   Worker(const ModelConfig& model_config, const RunnerConfig& config, Communicator& comm);
+
+  ~Worker();
 
   void load(const Checkpoint& checkpoint);
   void load_dummy(uint64_t seed);  // instead: models/load.h
@@ -55,6 +64,8 @@ class Worker {
   // Of the step that was begun first: [num_sampled] ids on rank 0, valid until the next but one is begun. The others give nothing.
   std::span<const TokenId> collect();
   void discard() noexcept;  // what was begun, whatever became of it
+  int num_running() const { return int(num_launched_ - num_collected_); }  // steps
+  const StepTimes& step_times() const { return step_times_; }  // of the last step that was collected
 
   Decoder& model() { return model_; }
   const Decoder& model() const { return model_; }
@@ -91,11 +102,15 @@ class Worker {
   struct Result {  // of a step that was begun
     Result(const OpTable& ops, int64_t max_num_sampled);
     DeviceBuffer ids;  // staging
-    DeviceMark there;
+    DeviceMark begun, there;
+    Clock::time_point begin_time, end_time;  // of launch
     size_t count = 0;
   };
-  std::unique_ptr<Result> results_[2];  // in turn
-  int num_launched_ = 0, num_collected_ = 0;
+  Result& result_of(int64_t step) { return *results_[size_t(step % 3)]; }
+  void measure_times(int64_t step);
+  std::unique_ptr<Result> results_[3];  // in turn: of the step before, of one that runs, of one behind it
+  StepTimes step_times_;
+  int64_t num_launched_ = 0, num_collected_ = 0;
   struct Outputs {  // of a step, in the arena; ids of rank 0
     Tensor logits, ids;
   };

@@ -18,6 +18,8 @@ struct DeviceQueue {
   void (*set_mark)(void* state, void* mark);
   void (*wait_for_mark)(void* mark);  // returns at once if it was never set
   void (*release_mark)(void* mark);
+  // Of marks that were reached. Null: the queue keeps no time, as its work is done on return.
+  double (*seconds_between)(void* earlier, void* later) = nullptr;
 
   // What ops do between begin_graph and end_graph is recorded, not done; launch_graph does it, as often as it is called. After
   // begin_graph comes end_graph or cancel_graph. All null: the backend records nothing. throw Error(kDevice)
@@ -40,6 +42,9 @@ class DeviceMark {
 
   void set(void* state) { queue_->set_mark(state, mark_); }
   void wait() { queue_->wait_for_mark(mark_); }
+  double seconds_since(const DeviceMark& earlier) const {
+    return queue_->seconds_between(earlier.mark_, mark_);
+  }
 
  private:
   const DeviceQueue* queue_;

@@ -358,6 +358,39 @@ TEST(Scheduler, AStepThatCouldNotRunEndsOnlyItsSequences) {
   EXPECT_EQ(scheduler.blocks().num_free_blocks(), 50);
 }
 
+TEST(Scheduler, AStepAheadThatCouldNotRunEndsItsSequencesAndNoOther) {
+  Scheduler scheduler(limits(2, 8), {});
+  scheduler.add(make_sequence(0, ids(2), {.max_tokens = 2}));
+  scheduler.add(make_sequence(1, ids(2), {.max_tokens = 9}));
+  scheduler.add(make_sequence(2, ids(2), {.max_tokens = 2}));  // waits
+  step(scheduler);
+  ASSERT_EQ(scheduler.schedule().num_seqs(), 2);
+  const Batch* ahead = scheduler.schedule_ahead();
+  ASSERT_TRUE(ahead);
+  EXPECT_EQ(ahead->token_rows, std::vector<int32_t>{1});  // request 0 ends with the step that runs
+  scheduler.update(std::vector<TokenId>{kWord, kWord});
+  scheduler.fail_step("no memory");
+  scheduler.check_integrity();
+  for (const auto& sequence : scheduler.take_finished())
+    EXPECT_EQ(sequence->finish_reason, sequence->id == 0 ? FinishReason::kLength : FinishReason::kError);
+  while (scheduler.has_unfinished()) step(scheduler);
+  EXPECT_EQ(scheduler.take_finished().at(0)->finish_reason, FinishReason::kLength);
+  EXPECT_EQ(scheduler.blocks().num_free_blocks(), 50);
+}
+
+TEST(Scheduler, AFailureWithTwoStepsUnderWayEndsWhoIsInThem) {
+  Scheduler scheduler(limits(2, 8), {});
+  for (RequestId id = 0; id < 3; ++id) scheduler.add(make_sequence(id, ids(2), {.max_tokens = 5}));
+  step(scheduler);
+  scheduler.schedule();
+  ASSERT_TRUE(scheduler.schedule_ahead());
+  scheduler.fail_step("no power");
+  scheduler.check_integrity();
+  EXPECT_EQ(scheduler.take_finished().size(), 2u);
+  while (scheduler.has_unfinished()) step(scheduler);
+  EXPECT_EQ(scheduler.take_finished().at(0)->num_output_tokens(), 5);
+}
+
 TEST(Scheduler, ADeviceThatIsGoneEndsAllThatRunsAndWaits) {
   Scheduler scheduler(limits(2, 8), {});
   for (RequestId id = 0; id < 4; ++id) scheduler.add(make_sequence(id, ids(4), {.max_tokens = 3}));

@@ -17,8 +17,14 @@ void download(void* state, void* to, const void* from, size_t bytes) {
 
 void* make_mark() {
   cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "mark");
+  check(cudaEventCreate(&event), "mark");
   return event;
+}
+
+double seconds_between(void* earlier, void* later) {
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, event_of(earlier), event_of(later)), "mark");
+  return double(milliseconds) * 1e-3;
 }
 
 // While one rank records, no other thread may wait for the whole device (wait_for_device).
@@ -72,6 +78,7 @@ const DeviceQueue& queue() {
                      void* mark) { check(cudaEventRecord(event_of(mark), stream_of(state)), "step"); },
       .wait_for_mark = [](void* mark) { check(cudaEventSynchronize(event_of(mark)), "step"); },
       .release_mark = [](void* mark) { cudaEventDestroy(event_of(mark)); },
+      .seconds_between = seconds_between,
       .begin_graph = begin_graph,
       .end_graph = end_graph,
       .cancel_graph = cancel_graph,
