@@ -75,7 +75,7 @@ TEST_P(AsyncTest, AnswersAreThoseOfStepsOneByOne) {
       EXPECT_EQ(llm.scheduler().blocks().num_free_blocks(), llm.scheduler().blocks().num_blocks());
       const bool has_ahead =
           async == std::string("on") || (async == std::string("auto") && GetParam() == "cuda");
-      EXPECT_EQ(llm.scheduler().num_steps_ahead() > 20, has_ahead) << async;
+      EXPECT_EQ(llm.scheduler().num_steps_ahead() > 3, has_ahead) << async;
     }
   }
   int num_stopped = 0;
