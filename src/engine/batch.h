@@ -21,10 +21,10 @@ struct Batch {
   int num_block_copies() const { return int(block_copies.size()) / 2; }
 
   std::vector<TokenId> token_ids;  // [num_tokens]
-  std::vector<int32_t>
-      token_rows;                  // [num_tokens] or none: token_ids are not known yet, but the rows that the
-                                   // step before this one samples them from
-  std::vector<int32_t> positions;  // [num_tokens]           of each token in its own sequence
+  // [num_tokens] or none. Given in a step of decodes whose token ids are not known yet: the rows of the step before it that
+  // sample them.
+  std::vector<int32_t> token_rows;
+  std::vector<int32_t> positions;     // [num_tokens]           of each token in its own sequence
   std::vector<int32_t> slot_mapping;  // [num_tokens]           where K and V go: block * block_size + offset
   std::vector<int32_t> cu_seqlens_q;  // [num_seqs + 1]         tokens [cu[i], cu[i+1]) belong to sequence i
   std::vector<int32_t> seq_lens;      // [num_seqs]             keys to attend to, this step's tokens included

@@ -22,6 +22,12 @@ double seconds(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
+void end_with_error(Sequence& sequence, const std::string& reason) {
+  sequence.num_scheduled_tokens = 0;
+  sequence.finish_reason = FinishReason::kError;
+  sequence.error = reason;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const SchedulerLimits& limits, std::vector<TokenId> eos_token_ids)
@@ -35,13 +41,13 @@ Scheduler::Scheduler(const SchedulerLimits& limits, std::vector<TokenId> eos_tok
 void Scheduler::add(std::unique_ptr<Sequence> sequence) {
   const int prompt = sequence->num_prompt_tokens;
   const int64_t cache = int64_t(limits_.num_blocks) * limits_.block_size;
-  if (prompt < 1) nanovllm::fail(ErrorKind::kRequest, "prompt: has no tokens, want at least 1");
+  if (prompt < 1) fail(ErrorKind::kRequest, "prompt: has no tokens, want at least 1");
   if (prompt >= limits_.max_model_len)
-    nanovllm::fail(ErrorKind::kRequest, "prompt: has ", prompt,
-                   " tokens, want fewer than max_model_len=", limits_.max_model_len);
+    fail(ErrorKind::kRequest, "prompt: has ", prompt,
+         " tokens, want fewer than max_model_len=", limits_.max_model_len);
   if (prompt >= cache)
-    nanovllm::fail(ErrorKind::kRequest, "prompt: has ", prompt, " tokens, want fewer than the ", cache,
-                   " that the KV cache holds (", limits_.num_blocks, " blocks of ", limits_.block_size, ")");
+    fail(ErrorKind::kRequest, "prompt: has ", prompt, " tokens, want fewer than the ", cache,
+         " that the KV cache holds (", limits_.num_blocks, " blocks of ", limits_.block_size, ")");
   // A sequence that reaches the end of the context or of the cache stops there, with reason "length".
   const int64_t wanted = int64_t(prompt) + sequence->params.max_tokens;
   sequence->max_len = int(std::min({wanted, int64_t(limits_.max_model_len), cache}));
@@ -229,7 +235,7 @@ void Scheduler::fail_step(const std::string& reason) {
   bool before_failed = false;
   for (const auto& seq : running_) {
     before_failed = seq->num_scheduled_tokens > 0 || (seq->shares_prompt && before_failed);
-    if (before_failed) fail(*seq, reason);
+    if (before_failed) end_with_error(*seq, reason);
   }
   scheduled_.clear();
   ahead_.clear();
@@ -238,21 +244,15 @@ void Scheduler::fail_step(const std::string& reason) {
 
 void Scheduler::fail_all(const std::string& reason) {
   progressed_.clear();
-  for (const auto& seq : running_) fail(*seq, reason);
+  for (const auto& seq : running_) end_with_error(*seq, reason);
   scheduled_.clear();
   ahead_.clear();
   remove_finished();
   for (auto& seq : waiting_) {
-    fail(*seq, reason);
+    end_with_error(*seq, reason);
     finish(std::move(seq), FinishReason::kError);
   }
   waiting_.clear();
-}
-
-void Scheduler::fail(Sequence& sequence, const std::string& reason) {
-  sequence.num_scheduled_tokens = 0;
-  sequence.finish_reason = FinishReason::kError;
-  sequence.error = reason;
 }
 
 void Scheduler::remove_finished() {

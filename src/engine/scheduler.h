@@ -63,7 +63,8 @@ class Scheduler {
   // run, no block is left, or nobody goes on. Valid until the next but one.
   const Batch* schedule_ahead();
 
-  // In place of update(), when the step (or the one behind it) could not be run: its sequences end with kError and this reason, all others go on.
+  // In place of update(), when the step (or the one behind it) could not be run: its sequences end with kError and this
+  // reason, all others go on.
   void fail_step(const std::string& reason);
   // No step can be run any more: every sequence ends with kError and this reason.
   void fail_all(const std::string& reason);
@@ -95,7 +96,6 @@ class Scheduler {
   void wait(std::unique_ptr<Sequence> sequence);
   // Tokens of running_[index] for this step, and the rows of those that share its prompt, if that is complete.
   void take(size_t index, int& budget);
-  static void fail(Sequence& sequence, const std::string& reason);
   void remove_finished();
   void begin(Sequence& sequence);  // it is admitted for the first time
   void append_token(Sequence& sequence, TokenId id, Clock::time_point now);
@@ -110,9 +110,8 @@ class Scheduler {
   int64_t num_steps_ahead_ = 0;
   int64_t num_ended_ = 0;  // of those that ran
   uint64_t next_arrival_ = 0;
-  std::vector<Sequence*>
-      scheduled_;  // of the step in hand, in the batch's order; null: it has ended, its row is lost
-  std::vector<Sequence*> ahead_;  // of the one behind it
+  // Of the step in hand and of the one behind it, in the batch's order; null: it has ended, its row is lost.
+  std::vector<Sequence*> scheduled_, ahead_;
   std::vector<int32_t> ahead_rows_;
   std::vector<const Sequence*> progressed_;
   std::vector<std::unique_ptr<Sequence>> finished_;

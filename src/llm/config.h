@@ -58,10 +58,10 @@ void visit_options(Config& config, Visitor&& visit) {
   visit("enforce_eager", config.enforce_eager,
         "launch every kernel of a GPU's step by itself, without CUDA graphs: for debugging; it changes no "
         "answer");
-  visit("async_scheduling", config.async_scheduling,
-        "on: a step is begun before the tokens of the one before it are known, so that a GPU never waits for "
-        "the "
-        "scheduler; off, or auto: on a GPU; it changes no answer");
+  visit(
+      "async_scheduling", config.async_scheduling,
+      "on: a step is begun before the tokens of the one before it are known, so that a GPU does not wait for "
+      "the scheduler; off; auto: on for a GPU. It changes no answer");
   visit("trace_steps", config.trace_steps,
         "file for a timeline of every step (scheduler, launch, device, output), for chrome://tracing or "
         "Perfetto");

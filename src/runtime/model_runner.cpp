@@ -25,7 +25,7 @@ void check_memory_for(const Checkpoint& checkpoint, const std::filesystem::path&
 size_t room_for_kv(const RunnerConfig& config, size_t activation_bytes) {
   const Memory memory = config.ops->device->memory();
   if (memory.total == 0) return config.max_kv_bytes ? config.max_kv_bytes : memory.available / 4;
-  // The driver loads the code of kernels and of cuBLASLt when it is first used, and gives memory in pieces of 2 MiB.
+  // The driver loads the code of kernels and of cuBLASLt when it is first used, has CUDA graphs, and gives memory in pieces of 2 MiB.
   constexpr double kReserve = 512.0 * (1 << 20);
   const double share = config.gpu_memory_utilization * double(memory.total);
   const double used = double(memory.total - memory.available) + double(activation_bytes) + kReserve;
