@@ -140,9 +140,9 @@ time_to_start() {
 json_number() { python3 -c "import json, sys; print(f'{json.load(open(sys.argv[1]))[sys.argv[2]] * float(sys.argv[3]):.4g}')" "$1" "$2" "${3-1}"; }
 # Two sizes at three shares of the memory, then two processes at once: each runs in what the plan left it. The answers need no
 # weights that say something.
-run_at() {  # MODEL SHARE [OPTION...]
-  "$nanovllm" bench throughput "$dir/config-$1" --device cuda --load-format dummy --gpu-memory-utilization "$2" --num-prompts 64 \
-    --max-input-len 2000 --max-output-len 20 --min-output-len 1 "${@:3}" | grep -E "requests|blocks|answers"
+run_at() {  # MODEL SHARE [REQUESTS]
+  "$nanovllm" bench throughput "$dir/config-$1" --device cuda --load-format dummy --gpu-memory-utilization "$2" --num-prompts "${3-64}" \
+    --max-input-len 2000 --max-output-len 20 --min-output-len 1 | grep answers
 }
 shares_of_memory() {
   local size share
@@ -150,7 +150,7 @@ shares_of_memory() {
     [ -e "$dir/config-$size" ] || python3 tools/make_random_checkpoint.py "$dir/config-$size" --preset $size --config-only || return 1
     for share in 0.5 0.9 0.99; do run_at $size $share || return 1; done
   done
-  run_at 8b 0.5 --num-prompts 1024 &
+  run_at 8b 0.5 1024 &
   local other=$! used tries=0
   until used=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits) && [ "$used" -gt 60000 ]; do
     tries=$((tries + 1))
