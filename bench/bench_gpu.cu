@@ -5,6 +5,7 @@
 //
 //   bench_gpu RESULT.json --commit C
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <functional>
 
@@ -143,26 +144,38 @@ void time_silu_and_mul(Bench& bench, Report& report) {
   }
 }
 
-// Greedily: the largest of each row of logits.
+// Without filters: the largest of each row of logits, and draws at temperature 0.6 from nearly equal tokens, each of which has
+// a chance.
 void time_sample(Bench& bench, Report& report) {
   constexpr int64_t kVocab = 151936;
-  for (const int64_t rows : {1, 256}) {
+  struct Case {
+    const char* name;
+    float temperature;
+  };
+  for (const int64_t rows : {1, 64, 256}) {
+    const auto floats = [&](float value) {
+      const std::vector<int32_t> bits(size_t(rows), std::bit_cast<int32_t>(value));
+      return Tensor::view(bench.make_ints({rows}, bits).data, DType::kF32, {rows});
+    };
     const Tensor logits = bench.make(DType::kF32, {rows, kVocab}), out = bench.make(DType::kI32, {rows}),
                  zeros = bench.make_ints({rows}, std::vector<int32_t>(size_t(rows), 0)),
-                 seeds = bench.make_ints({rows, 2}, std::vector<int32_t>(size_t(2 * rows), 0));
-    const Tensor no_temperature = Tensor::view(zeros.data, DType::kF32, {rows});
-    bench.time(report, "gpu.sample.greedy.rows" + std::to_string(rows), 8,
-               us(4 * double(rows * kVocab), kReadRate), [&](Context& ctx, int) {
-                 sample(ctx, {.out = out,
-                              .logits = logits,
-                              .temperature = no_temperature,
-                              .top_k = zeros,
-                              .top_p = no_temperature,
-                              .seeds = seeds,
-                              .positions = zeros,
-                              .sample_indices = zeros,
-                              .num_valid_tokens = kVocab});
-               });
+                 seeds = bench.make_ints({rows, 2}, std::vector<int32_t>(size_t(2 * rows), 0)),
+                 top_p = floats(1);
+    for (const Case& c : {Case{"greedy", 0}, Case{"draw", 0.6f}}) {
+      const Tensor temperature = floats(c.temperature);
+      bench.time(report, "gpu.sample." + std::string(c.name) + ".rows" + std::to_string(rows), 8,
+                 us(4 * double(rows * kVocab), kReadRate), [&](Context& ctx, int) {
+                   sample(ctx, {.out = out,
+                                .logits = logits,
+                                .temperature = temperature,
+                                .top_k = zeros,
+                                .top_p = top_p,
+                                .seeds = seeds,
+                                .positions = zeros,
+                                .sample_indices = zeros,
+                                .num_valid_tokens = kVocab});
+                 });
+    }
     bench.free_all();
   }
 }
@@ -178,7 +191,7 @@ void time_linear(Bench& bench, Report& report) {
     const int copies = s.outputs > 100000 ? 1 : 20;  // beyond the L2 cache
     std::vector<Tensor> weights;
     for (int i = 0; i < copies; ++i) weights.push_back(bench.make(kT, {s.outputs, s.inputs}));
-    for (const int64_t tokens : {1, 8, 64, 256, 2048}) {
+    for (const int64_t tokens : {1, 8, 16, 32, 64, 256, 2048}) {
       if (tokens > 256 && s.outputs > 100000) continue;
       const DType out_dtype = s.segments > 1 || s.outputs > 100000 ? DType::kF32 : kT;
       const Tensor x = bench.make(kT, {tokens, s.inputs});

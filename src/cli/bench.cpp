@@ -161,8 +161,15 @@ void check_output(const RequestOutput& output) {
   if (!output.error.empty()) fail(ErrorKind::kDevice, "request ", output.id, ": ", output.error);
 }
 
-void warm_up(LLM& llm) {
-  llm.add_request(Prompt(std::vector<TokenId>{0}), {.temperature = 0, .max_tokens = 4, .ignore_eos = true});
+// What a process that has run a while has done before: kernels loaded, and on a GPU the graphs of all sizes of a batch made.
+void warm_up(LLM& llm, int num_seqs, float temperature) {
+  constexpr int kTokens = 32;
+  const int64_t vocab_size = llm.model_config().vocab_size;
+  if (on_host(llm)) num_seqs = 1;
+  for (int i = 0; i < num_seqs; ++i)
+    llm.add_request(
+        Prompt(std::vector<TokenId>(kTokens, TokenId(i % vocab_size))),
+        {.temperature = temperature, .max_tokens = 4 + std::min(i, 8) + i / 8, .ignore_eos = true});
   while (llm.has_unfinished()) llm.step();
 }
 
@@ -186,7 +193,7 @@ int run_throughput(const ThroughputOptions& options) {
   check_fits(llm, options.max_input_len + options.max_output_len);
   const Workload work = make_workload(options, llm.model_config().vocab_size);
   const std::optional<double> bandwidth = measure_bandwidth(llm);
-  warm_up(llm);
+  warm_up(llm, std::min(options.num_prompts, options.engine.max_num_seqs), options.temperature);
 
   const Clock::time_point start = Clock::now();
   for (size_t i = 0; i < work.prompts.size(); ++i)
@@ -255,7 +262,7 @@ int run_latency(const LatencyOptions& options) {
   check_fits(llm, options.context + options.output_len);
   PythonRandom random(options.seed);
   const std::optional<double> bandwidth = measure_bandwidth(llm);
-  warm_up(llm);
+  warm_up(llm, 1, 0);
 
   std::vector<double> first_token, per_token, read_rates;  // of each run, seconds and GB/s
   for (int run = 0; run < options.runs; ++run) {           // each its own prompt: nothing is cached

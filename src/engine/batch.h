@@ -30,7 +30,7 @@ struct Batch {
   std::vector<int32_t> seq_lens;      // [num_seqs]             keys to attend to, this step's tokens included
   std::vector<int32_t> block_table;  // [num_seqs, max_blocks] physical block of each logical block, -1 = none
   std::vector<int32_t> block_copies;    // [num_block_copies, 2]  from, to: done before anything is computed
-  std::vector<int32_t> logits_indices;  // [num_sampled]          rows of the hidden state that need logits
+  std::vector<int32_t> logits_indices;  // [num_sampled]          rows of the hidden state that need logits, rising
   int max_blocks = 0;
 
   // How each logits row is sampled (ops/sample.h).

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/gated_linear.h"
 #include "ops/sum_segments.h"
 
 namespace nanovllm {
@@ -48,6 +49,13 @@ ColumnParallelLinear::ColumnParallelLinear(std::vector<LinearPart> parts, int64_
 Tensor ColumnParallelLinear::forward(Context& ctx, const Tensor& x) const {
   const Tensor out = ctx.arena.make(x.dtype, {x.shape[0], weight_.weight().out_features});
   linear(ctx, {.out = out, .x = x, .weight = weight_.weight(), .bias = bias_ ? bias_->values() : Tensor{}});
+  return out;
+}
+
+Tensor MergedColumnParallelLinear::forward_gated(Context& ctx, const Tensor& x) const {
+  const Tensor out = ctx.arena.make(x.dtype, {x.shape[0], weight_.weight().out_features / 2});
+  gated_linear(ctx,
+               {.out = out, .x = x, .weight = weight_.weight(), .bias = bias_ ? bias_->values() : Tensor{}});
   return out;
 }
 

@@ -52,7 +52,7 @@ class ColumnParallelLinear {
     visit_optional(bias_, visit);
   }
 
- private:
+ protected:
   Parameter weight_;
   std::optional<Parameter> bias_;
 };
@@ -65,6 +65,7 @@ class ReplicatedLinear : public ColumnParallelLinear {
                    TensorParallel tp);
 };
 
+// gate and up in one product.
 class MergedColumnParallelLinear : public ColumnParallelLinear {
  public:
   static constexpr const char* kType = "MergedColumnParallelLinear";
@@ -72,6 +73,9 @@ class MergedColumnParallelLinear : public ColumnParallelLinear {
   MergedColumnParallelLinear(std::vector<LinearPart> parts, int64_t in_features, LinearOptions options,
                              TensorParallel tp)
       : ColumnParallelLinear(std::move(parts), in_features, options, tp) {}
+
+  // x [num_tokens, in_features] → silu(gate) · up [num_tokens, this rank's intermediate_size], in the arena
+  Tensor forward_gated(Context& ctx, const Tensor& x) const;
 };
 
 class QKVParallelLinear : public ColumnParallelLinear {

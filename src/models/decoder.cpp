@@ -99,10 +99,15 @@ Mlp::Mlp(const std::string& prefix, int index, const ModelConfig& config, Tensor
 
 void Mlp::forward(Context& ctx, const Tensor& hidden, const Tensor& partial_sums) const {
   const Arena::Scope scope(ctx.arena);
-  const Tensor gate_up = gate_up_proj_.forward(ctx, hidden);  // [num_tokens, 2 intermediate_size]
-  ctx.show("mlp.gate_up_proj", index_, gate_up);
-  const Tensor out = ctx.arena.make(gate_up.dtype, {gate_up.shape[0], gate_up.shape[1] / 2});
-  silu_and_mul(ctx, {.out = out, .gate_up = gate_up});
+  Tensor out;  // [num_tokens, intermediate_size]
+  if (ctx.trace) {
+    const Tensor gate_up = gate_up_proj_.forward(ctx, hidden);  // [num_tokens, 2 intermediate_size]
+    ctx.show("mlp.gate_up_proj", index_, gate_up);
+    out = ctx.arena.make(gate_up.dtype, {gate_up.shape[0], gate_up.shape[1] / 2});
+    silu_and_mul(ctx, {.out = out, .gate_up = gate_up});
+  } else {
+    out = gate_up_proj_.forward_gated(ctx, hidden);
+  }
   ctx.show("mlp.act_fn", index_, out);
   down_proj_.forward(ctx, out, partial_sums);
   ctx.show("mlp.down_proj", index_, partial_sums);
@@ -158,11 +163,16 @@ Tensor Decoder::forward(Context& ctx, const ModelInput& in) const {
   }
 
   // Only the rows that need logits go on.
-  const Tensor last_sums = ctx.arena.make(DType::kF32, {mlp_sums, num_rows, config_.hidden_size});
-  const Tensor last_residual = ctx.arena.make(dtype, {num_rows, config_.hidden_size});
-  for (int64_t s = 0; s < mlp_sums; ++s)
-    gather_rows(ctx, {.out = last_sums[s], .x = mlp_out[s], .indices = in.logits_indices});
-  gather_rows(ctx, {.out = last_residual, .x = residual, .indices = in.logits_indices});
+  Tensor last_sums = ctx.arena.make(DType::kF32, {mlp_sums, num_rows, config_.hidden_size});
+  Tensor last_residual = ctx.arena.make(dtype, {num_rows, config_.hidden_size});
+  if (num_rows == num_tokens) {
+    last_sums = mlp_out;
+    last_residual = residual;
+  } else {
+    for (int64_t s = 0; s < mlp_sums; ++s)
+      gather_rows(ctx, {.out = last_sums[s], .x = mlp_out[s], .indices = in.logits_indices});
+    gather_rows(ctx, {.out = last_residual, .x = residual, .indices = in.logits_indices});
+  }
   norm_.add_forward(ctx, last_sums, last_residual, out);
   ctx.show("norm", -1, out);
   return out;

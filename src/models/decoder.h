@@ -26,7 +26,7 @@ struct ModelInput {
   Tensor token_ids;  // [num_tokens] i32
   Tensor positions;  // [num_tokens] i32
   AttentionMeta attn;
-  Tensor logits_indices;        // [num_sampled] i32
+  Tensor logits_indices;        // [num_sampled] i32, rising: as many as tokens are all of them
   std::span<const KvLayer> kv;  // one a layer
 };
 

@@ -175,6 +175,28 @@ void store_kv(Context& ctx, const StoreKvArgs& a) {
   call(ctx, "store_kv", ctx.ops.store_kv, a);
 }
 
+void gated_linear_by_single_ops(Context& ctx, const GatedLinearArgs& a) {
+  const Arena::Scope scope(ctx.arena);
+  const Tensor gate_up = ctx.arena.make(a.out.dtype, {a.x.shape[0], a.weight.out_features});
+  linear(ctx, {.out = gate_up, .x = a.x, .weight = a.weight, .bias = a.bias});
+  silu_and_mul(ctx, {.out = a.out, .gate_up = gate_up});
+}
+
+void gated_linear(Context& ctx, const GatedLinearArgs& a) {
+  if (!ctx.ops.gated_linear) return gated_linear_by_single_ops(ctx, a);
+  Dim num_tokens{"num_tokens"}, intermediate_size{"intermediate_size"}, in_features{"in_features"};
+  check_shape("gated_linear", "out", a.out, {&num_tokens, &intermediate_size});
+  check_shape("gated_linear", "x", a.x, {&num_tokens, &in_features});
+  Dim both{"2 intermediate_size", 2 * intermediate_size.size};
+  check_weight("gated_linear", "weight", a.weight, both, in_features);
+  for (const Tensor& t : {a.out, a.x}) check_dtype("gated_linear", "out or x", t, ctx.ops.activation_dtype);
+  if (a.bias.defined()) {
+    check_shape("gated_linear", "bias", a.bias, {&both});
+    check_dtype("gated_linear", "bias", a.bias, DType::kF32);
+  }
+  call(ctx, "gated_linear", ctx.ops.gated_linear, a);
+}
+
 void norm_rope_store_by_single_ops(Context& ctx, const NormRopeStoreArgs& a) {
   if (a.q_weight.defined()) {
     rms_norm(ctx, {.out = a.q, .x = a.q, .weight = a.q_weight, .eps = a.eps});

@@ -11,6 +11,7 @@
 #include "ops/attention.h"
 #include "ops/context.h"
 #include "ops/embedding.h"
+#include "ops/gated_linear.h"
 #include "ops/gather_rows.h"
 #include "ops/kv_layer.h"
 #include "ops/linear.h"
@@ -77,6 +78,7 @@ struct OpTable {
 
   // Fused: null where the backend has only the single ops.
   void (*norm_rope_store)(Context&, const NormRopeStoreArgs&) = nullptr;
+  void (*gated_linear)(Context&, const GatedLinearArgs&) = nullptr;
 };
 
 // A table whose ops do nothing: with a measuring arena, a forward tells what memory it takes

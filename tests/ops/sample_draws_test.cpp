@@ -1,8 +1,11 @@
 // The draws: what they depend on, and that their frequencies are those of softmax.
 #include <numeric>
+#include <random>
 
+#include "base/random.h"
 #include "ops/sample.h"
 #include "ops/sample_fixture.h"
+#include "ops/scalar_math.h"
 
 namespace nanovllm {
 namespace {
@@ -132,6 +135,101 @@ TEST_P(SampleDraws, AFilterThatKeepsEverythingChangesNothing) {
     filtered = even;
     filtered.top_p = std::nextafter(1.0f, 0.0f);
     EXPECT_EQ(at_positions(filtered, 200), at_positions(even, 200)) << count;
+  }
+}
+
+float noise(const SampleCase& row, int64_t id) {
+  const Philox4x32 bits =
+      philox(row.seed, {uint32_t(id / 4), uint32_t(row.position), uint32_t(row.sample_index), 0});
+  return gumbel_f32(bits[size_t(id % 4)]);
+}
+
+// Without filters, in one pass: a vocabulary of real size is too long to sort for each row.
+int32_t draw_by_definition(const SampleCase& row, int64_t num_valid_tokens) {
+  float best = -kInfinity;
+  int32_t best_id = -1;
+  for (int64_t id = 0; id < num_valid_tokens; ++id) {
+    const float value = row.logits[size_t(id)] / row.temperature + noise(row, id);
+    if (value > best) best = value, best_id = int32_t(id);
+  }
+  return best_id;
+}
+
+// A GPU cuts few rows into many parts, and leaves out what it thinks cannot win.
+class SampleWholeVocabularies : public OpTest {
+ protected:
+  void expect_draws(const std::vector<SampleCase>& rows, int64_t num_valid_tokens) {
+    OpContext op(ops_named(GetParam()), 2, size_t{1} << 22);
+    const std::vector<int32_t> ids = sample_rows(op.ctx, rows, num_valid_tokens);
+    for (size_t r = 0; r < rows.size(); ++r)
+      ASSERT_EQ(ids[r], draw_by_definition(rows[r], num_valid_tokens))
+          << rows[r].logits.size() << " ids, row " << r << " of " << rows.size() << ", temperature "
+          << rows[r].temperature;
+  }
+};
+INSTANTIATE_OP_TEST(SampleWholeVocabularies);
+
+// Flat and peaked, with ties and masks; what pads the vocabulary would win or make the row sick.
+TEST_P(SampleWholeVocabularies, DrawTheDefinition) {
+  std::mt19937 generator(1);
+  const auto below = [&](size_t count) { return size_t(generator() % count); };
+  const float temperatures[] = {1e-5f, 0.3f, 0.6f, 1, 2, 100, 1e31f};
+  const std::vector<std::function<void(std::vector<float>&)>> shapes = {
+      [](std::vector<float>&) {},
+      [](std::vector<float>& l) { std::fill(l.begin(), l.end(), 1.5f); },
+      [](std::vector<float>& l) {
+        for (float& v : l) v *= 0.001f;
+      },
+      [](std::vector<float>& l) {
+        for (float& v : l) v = std::round(v);
+      },
+      [&](std::vector<float>& l) {
+        for (float& v : l) v = below(2) ? v : -kInfinity;
+      },
+      [&](std::vector<float>& l) {  // one of few
+        for (int i = 0; i < 20; ++i) l[below(l.size())] = 30 + float(i) * 0.1f;
+      },
+      [](std::vector<float>& l) { l.back() = 25; },
+      [](std::vector<float>& l) {
+        for (size_t i = 0; i < l.size(); ++i) l[i] = float(i) * 1e-4f;
+      },
+      [](std::vector<float>& l) {
+        for (float& v : l) v = 1e6f + v * 10;
+      }};
+  struct Case {
+    int num_rows;
+    int64_t vocab_size, num_valid;
+  };
+  for (const Case& c : {Case{1, 151936, 151936}, Case{3, 151936, 151669}, Case{2, 151935, 151935},
+                        Case{40, 20001, 20000}, Case{40, 20004, 19998}, Case{300, 3001, 2999}}) {
+    std::vector<SampleCase> rows;
+    for (int r = 0; r < c.num_rows; ++r) {
+      SampleCase row{.temperature = temperatures[below(7)],
+                     .seed = uint64_t(generator()) << 32 | generator(),
+                     .position = int32_t(below(40000))};
+      const Floats values = random_floats({c.num_valid}, generator(), 8);
+      row.logits.assign(values.data(), values.data() + c.num_valid);
+      shapes[below(shapes.size())](row.logits);
+      row.logits.resize(size_t(c.vocab_size), r % 2 ? 1e9f : kNan);
+      rows.push_back(std::move(row));
+    }
+    expect_draws(rows, c.num_valid);
+  }
+}
+
+// Logits that undo the noise: all x + g are equal up to rounding, ties and near-ties without end.
+TEST_P(SampleWholeVocabularies, EveryTokenAlmostWins) {
+  for (const int64_t vocab : {5000, 151936}) {
+    std::vector<SampleCase> rows;
+    for (const float sum : {0.0f, 23.0f, -1000.0f, 3e5f})
+      for (const float temperature : {1e-5f, 0.6f, 1.0f, 100.0f}) {
+        SampleCase row{.temperature = temperature, .seed = rows.size(), .position = 7};
+        for (int64_t id = 0; id < vocab; ++id) row.logits.push_back((sum - noise(row, id)) * temperature);
+        rows.push_back(row);
+        if (vocab < 10000)
+          for (int more = 0; more < 3; ++more) rows.push_back(row);  // with fewer parts a row
+      }
+    expect_draws(rows, vocab);
   }
 }
 

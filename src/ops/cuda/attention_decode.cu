@@ -9,6 +9,7 @@
 #include "ops/cuda/attention_plan.cuh"
 #include "ops/cuda/bulk_copy.cuh"
 #include "ops/cuda/kernels.cuh"
+#include "ops/cuda/launch.cuh"
 #include "ops/cuda/mma.cuh"
 
 namespace nanovllm::cuda {
@@ -77,11 +78,12 @@ class Span {
     pieces_ = *plan_.num_pieces;
     is_cut_ = *plan_.is_cut;
     end_ = plan_.begin_of(int(blockIdx.x) + 1, pieces_);
-    if (pieces_ > 0) enter(start.sequence, start.kv_head, start.chunk);
+    has_work_ = pieces_ > 0 && int(blockIdx.x) < plan_.num_spans(pieces_);
+    if (has_work_) enter(start.sequence, start.kv_head, start.chunk);
   }
 
   __device__ bool done() const {
-    return pieces_ == 0 || work.first_piece() + work.first_chunk * kChunkPieces >= end_;
+    return !has_work_ || work.first_piece() + work.first_chunk * kChunkPieces >= end_;
   }
   __device__ void advance() {
     if (work.kv_head + 1 < num_kv_heads_) return enter(work.sequence, work.kv_head + 1, 0);
@@ -93,7 +95,7 @@ class Span {
   // Where the span ends that has the first chunk of the work's sequence and kv head.
   __device__ int end_of_first_part() const {
     const int begin = work.first_piece();
-    int span = int(int64_t(begin) * plan_.grid / pieces_);
+    int span = int(int64_t(begin) * plan_.num_spans(pieces_) / pieces_);
     while (plan_.begin_of(span + 1, pieces_) <= begin) ++span;
     return end_chunk_in(plan_.begin_of(span + 1, pieces_));
   }
@@ -115,7 +117,7 @@ class Span {
 
   const DecodePlan& plan_;
   int num_seqs_, num_kv_heads_, pieces_, end_;
-  bool is_cut_;
+  bool is_cut_, has_work_;
 };
 
 template <int kNumStages>
@@ -137,7 +139,8 @@ struct Shared {
 };
 
 // The warp that copies. Blocks of fewer than 64 tokens come one by one; behind the last key nothing is read but what fills up
-// 16 rows.
+// 16 rows. A sequence's last key is the step's own, so what has it waits for the kernel before; the others are in the cache, and
+// the plan is made, since before the step (ops/attention.h).
 template <class T, int kHeadDim>
 __device__ void copy_keys_and_values(const DecodeParams<T>& p, unsigned char* ring_memory,
                                      Shared<T, kHeadDim>& shared) {
@@ -148,6 +151,7 @@ __device__ void copy_keys_and_values(const DecodeParams<T>& p, unsigned char* ri
   Ring<Stage<kHeadDim>::kCount> ring;
   Span span(p);
   const Work& work = span.work;
+  bool has_waited = false;
   // Lane i has the block of the chunk's rows from block_rows · i on.
   const auto block_of = [&](int chunk) {
     const int position = chunk * kChunk + lane * block_rows;
@@ -164,6 +168,10 @@ __device__ void copy_keys_and_values(const DecodeParams<T>& p, unsigned char* ri
         const T* cache = i < num_stages ? a.k : a.v;
         const int first = i % num_stages * kStageTokens,
                   rows = min(kStageTokens, (tokens - first + 15) & ~15);
+        if (!has_waited && chunk + 1 == work.num_chunks && first + kStageTokens >= tokens) {
+          wait_for_previous();
+          has_waited = true;
+        }
         if (lane == 0) {
           wait_for_phase(&shared.empty[ring.stage], ring.parity ^ 1);
           expect_bytes(&shared.full[ring.stage], uint32_t(rows * kHeadDim * 2));
@@ -213,38 +221,60 @@ struct State {
   }
 };
 
-// The last to come to a sequence and kv head: joins what is kept of it, in order. A thread has one dim of some heads.
+// Loads that stay where they are written: the compiler would else move each to its use, and wait for one after the other.
+__device__ float load_now(const float* from) {
+  float x;
+  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(x) : "l"(from) : "memory");
+  return x;
+}
+__device__ float2 load_now(const float2* from) {
+  float2 x;
+  asm volatile("ld.global.cg.v2.f32 {%0,%1}, [%2];" : "=f"(x.x), "=f"(x.y) : "l"(from) : "memory");
+  return x;
+}
+
+// The last to come to a sequence and kv head: joins what is kept of it, in order. A thread has one dim of two heads at a time.
 template <class T, int kHeadDim>
 __device__ void merge(const DecodeParams<T>& p, const Span& span) {
-  constexpr int kAhead = 16;  // chunks whose results are on their way
+  constexpr int kAhead = 8, kHeads = 2;  // chunks whose results are on their way
   const AttentionParams<T>& a = p.attention;
   const Work& work = span.work;
   const int first = span.end_of_first_part() - 1;  // where the joined state of those before it is
+  const int d = int(threadIdx.x) % kHeadDim;
   const int64_t token = a.cu_seqlens_q[work.sequence.index];
-  for (int head = int(threadIdx.x) / kHeadDim; head < a.group; head += kComputeThreads / kHeadDim) {
-    const int d = int(threadIdx.x) % kHeadDim;
-    float max = -INFINITY, sum = 0, out = 0;
+  for (int head = int(threadIdx.x) / kHeadDim * kHeads; head < a.group;
+       head += kComputeThreads / kHeadDim * kHeads) {
+    float max[kHeads], sum[kHeads] = {}, out[kHeads] = {};
+    for (float& m : max) m = -INFINITY;
     for (int begin = first; begin < work.num_chunks; begin += kAhead) {
-      float2 state[kAhead];
-      float o[kAhead];
+      float2 state[kAhead][kHeads];
+      float o[kAhead][kHeads];
 #pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        const int chunk = min(begin + i, work.num_chunks - 1);
-        const int64_t result = int64_t(work.slot_of(chunk)) * a.group + head;
-        state[i] = __ldcg(&p.plan.states[result]);
-        o[i] = __ldcg(&p.plan.outs[result * kHeadDim + d]);
-      }
+      for (int i = 0; i < kAhead; ++i)
+#pragma unroll
+        for (int h = 0; h < kHeads; ++h) {
+          const int64_t result = int64_t(work.slot_of(min(begin + i, work.num_chunks - 1))) * a.group +
+                                 min(head + h, a.group - 1);
+          state[i][h] = load_now(&p.plan.states[result]);
+          o[i][h] = load_now(&p.plan.outs[result * kHeadDim + d]);
+        }
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
         if (begin + i >= work.num_chunks) break;
-        const Join j = join(max, state[i].x);
-        max = j.max;
-        sum = joined(sum, state[i].y, j);
-        out = joined(out, o[i], j);
+#pragma unroll
+        for (int h = 0; h < kHeads; ++h) {
+          const Join j = join(max[h], state[i][h].x);
+          max[h] = j.max;
+          sum[h] = joined(sum[h], state[i][h].y, j);
+          out[h] = joined(out[h], o[i][h], j);
+        }
       }
     }
-    a.out[token * a.out_stride + int64_t(work.kv_head * a.group + head) * kHeadDim + d] =
-        round_to<T>(__fmul_rn(out, __frcp_rn(sum)));
+#pragma unroll
+    for (int h = 0; h < kHeads; ++h)
+      if (head + h < a.group)
+        a.out[token * a.out_stride + int64_t(work.kv_head * a.group + head + h) * kHeadDim + d] =
+            round_to<T>(__fmul_rn(out[h], __frcp_rn(sum[h])));
   }
 }
 
@@ -263,10 +293,10 @@ __device__ void attend(const DecodeParams<T>& p, const unsigned char* ring_memor
     ring.advance();
   };
   uint32_t q[kSteps][2];  // the B operand: column `row` is a head
-  const auto load_q = [&](const Work& work) {
+  const auto load_q = [&](const Work& work, int32_t token) {
     const bool has_head = row < a.group;
-    const T* from = a.q + a.cu_seqlens_q[work.sequence.index] * a.q_stride +
-                    int64_t(work.kv_head * a.group + (has_head ? row : 0)) * a.q_head_stride;
+    const T* from =
+        a.q + token * a.q_stride + int64_t(work.kv_head * a.group + (has_head ? row : 0)) * a.q_head_stride;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step)
 #pragma unroll
@@ -274,8 +304,11 @@ __device__ void attend(const DecodeParams<T>& p, const unsigned char* ring_memor
         q[step][half] =
             has_head ? *reinterpret_cast<const uint32_t*>(from + 16 * step + 8 * half + 2 * pair) : 0;
   };
+  const auto token_of = [&](const Work& work) { return a.cu_seqlens_q[work.sequence.index]; };
   Span next(p);
-  if (!next.done()) load_q(next.work);
+  const int32_t first_token = next.done() ? 0 : token_of(next.work);
+  wait_for_previous();  // for q
+  if (!next.done()) load_q(next.work, first_token);
   while (!next.done()) {
     const Span span = next;
     const Work& work = span.work;
@@ -320,7 +353,7 @@ __device__ void attend(const DecodeParams<T>& p, const unsigned char* ring_memor
       }
       if (chunk + 1 == work.end_chunk) {  // what is next is on its way while this one ends
         next.advance();
-        if (!next.done()) load_q(next.work);
+        if (!next.done()) load_q(next.work, token_of(next.work));
       }
 #pragma unroll
       for (int i = 0; i < kStagesOfChunk; ++i)
@@ -439,6 +472,7 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocksPerSm)
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) unsigned char ring_memory[];
   __shared__ Shared<T, kHeadDim> shared;
+  let_next_start();
   if (threadIdx.x == 0) {
     for (int i = 0; i < Stage<kHeadDim>::kCount; ++i) {
       init_barrier(&shared.full[i], 1);
@@ -447,10 +481,11 @@ __global__ void __launch_bounds__(kDecodeThreads, kDecodeBlocksPerSm)
     publish_barriers();
   }
   __syncthreads();
-  if (threadIdx.x >= kComputeThreads)
+  if (threadIdx.x >= kComputeThreads) {
     copy_keys_and_values<T, kHeadDim>(p, ring_memory, shared);
-  else
+  } else {
     attend<T, kHeadDim>(p, ring_memory, shared);
+  }
 #endif
 }
 
@@ -484,8 +519,8 @@ void decode_attention(Context& ctx, const AttentionArgs& a) {
   with_kernel(a.cache.dtype, a.cache.head_dim, [&]<class T>(T, auto kernel) {
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(kDecodeSharedBytes)),
           "attention");
-    kernel<<<unsigned(plan.grid), kDecodeThreads, kDecodeSharedBytes, stream_of(ctx)>>>(
-        DecodeParams<T>{attention_params<T>(a), plan});
+    launch_early(ctx, kernel, unsigned(plan.grid), kDecodeThreads, kDecodeSharedBytes,
+                 DecodeParams<T>{attention_params<T>(a), plan});
   });
   check_launch("attention");
 }

@@ -389,6 +389,7 @@ void launch(Context& ctx, const AttentionArgs& a) {
   p.singles_are_planned = a.meta.plan.defined();
   if (p.singles_are_planned && a.meta.num_singles != 0) decode_attention(ctx, a);
   if (p.singles_are_planned && a.meta.num_singles == p.num_seqs) return;
+  if (is_for_prefill_kernel(a)) return prefill_attention(ctx, a);
   constexpr size_t kBytes = sizeof(Shared<T, kHeadDim>);
   check(cudaFuncSetAttribute(attention_mma_kernel<T, kHeadDim>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              int(kBytes)),

@@ -45,6 +45,10 @@ __device__ Sums sums_of(int2 value) {
   return sums;
 }
 
+// Behind the plan, launched as kernels commonly are: what comes next starts when the plan, and all before it, is complete, and so
+// may read them without a wait (launch.cuh).
+__global__ void settle_kernel() {}
+
 // One thread block.
 __global__ void __launch_bounds__(kThreads) plan_kernel(PlanParams p) {
   for (int i = threadIdx.x; i < p.num_seqs * p.num_kv_heads; i += kThreads) p.plan.counted[i] = 0;
@@ -65,7 +69,7 @@ __global__ void __launch_bounds__(kThreads) plan_kernel(PlanParams p) {
     *p.plan.is_cut = is_cut;
   }
   __syncthreads();
-  for (int span = threadIdx.x; span < p.plan.grid && total.x > 0; span += kThreads) {
+  for (int span = threadIdx.x; span < p.plan.num_spans(total.x) && total.x > 0; span += kThreads) {
     const int begin = p.plan.begin_of(span, total.x);
     int index = last_at_or_before(p.num_seqs, begin, [&](int i) { return p.plan.sequences[i].first_piece; });
     PlannedSequence sequence = p.plan.sequences[index];
@@ -122,6 +126,7 @@ void plan_attention(Context& ctx, const PlanAttentionArgs& a) {
        .seq_lens = a.meta.seq_lens.ptr<int32_t>(),
        .num_seqs = int(a.meta.seq_lens.shape[0]),
        .num_kv_heads = a.cache.num_kv_heads});
+  settle_kernel<<<1, 32, 0, stream_of(ctx)>>>();
   check_launch("plan_attention");
 }
 

@@ -35,7 +35,9 @@ struct State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  cudaStream_t stream = nullptr;           // waits for no other, and none waits for it
+  cudaStream_t stream = nullptr;  // waits for no other, and none waits for it
+  bool is_hopper = false;         // compute capability 9 or later, and kernels compiled for it
+  int num_multiprocessors = 0;
   std::unique_lock<std::mutex> recording;  // held while this stream records
   CublasLt lt;
   Uploads uploads;

@@ -3,6 +3,7 @@
 
 #include "ops/cuda/cuda_ops.h"
 #include "ops/cuda/kernels.cuh"
+#include "ops/cuda/sample.cuh"
 
 namespace nanovllm {
 namespace cuda {
@@ -23,8 +24,9 @@ constexpr auto kernel_texts(bool f32) {
                          : "m16n8k16, chunks of 128 keys, merged in order"},
        {"sum_segments", "element by element"},
        {"gather_rows", "copies rows"},
-       {"sample", "a thread block a row; thresholds found eight bits at a time"},
-       {"norm_rope_store", "norms of heads, RoPE and the write of k and v in one pass, half a warp a head"}});
+       {"sample", "parts of a row; thresholds found eight bits at a time"},
+       {"norm_rope_store", "norms of heads, RoPE and the write of k and v in one pass, half a warp a head"},
+       {"gated_linear", f32 ? "the single ops" : "one pass for few tokens on Hopper, else the single ops"}});
 }
 constexpr auto kMmaTexts = kernel_texts(false), kF32Texts = kernel_texts(true);
 
@@ -60,14 +62,17 @@ OpTable make_table(DType dtype) {
           .sum_segments = sum_segments,
           .gather_rows = gather_rows,
           .sample = sample,
-          .norm_rope_store = norm_rope_store};
+          .norm_rope_store = norm_rope_store,
+          .gated_linear = f32 ? nullptr : gated_linear};
 }
 
 }  // namespace
 
-// Of linear: the sums of a product whose bias is yet to be added.
 size_t workspace_bytes(const StepLimits& limits) {
-  return Arena::bytes_of(DType::kF32, {limits.num_tokens, limits.bias_features});
+  // The sums of a product whose bias is yet to be added.
+  const size_t linear_bytes = Arena::bytes_of(DType::kF32, {limits.num_tokens, limits.bias_features});
+  // Rows that are sampled: of sequences as a rule, never more than there are tokens.
+  return std::max(linear_bytes, sample_workspace_bytes(std::max(limits.num_seqs, limits.num_tokens)));
 }
 
 }  // namespace cuda

@@ -33,11 +33,17 @@ void attention_f32(Context& ctx, const AttentionArgs& args);
 
 // T = bf16 or f16, by tensor cores. throws Error(kUnsupported): a weight of another dtype, a head_dim without a kernel
 void linear_mma(Context& ctx, const LinearArgs& args);
+void gated_linear(Context& ctx, const GatedLinearArgs& args);
 void attention_mma(Context& ctx, const AttentionArgs& args);
 
 // Sequences with one query go by a kernel of their own where there is one for the cache (attention_plan.cuh).
 size_t attention_plan_bytes(const AttentionMeta& meta, const KvLayer& cache, int num_heads);
 void plan_attention(Context& ctx, const PlanAttentionArgs& args);
 void decode_attention(Context& ctx, const AttentionArgs& args);  // of these; writes no other rows
+
+// Whether a kernel for many queries is there that suits the step; it takes all sequences that are not planned, and gives
+// attention_mma's bits.
+bool is_for_prefill_kernel(const AttentionArgs& args);
+void prefill_attention(Context& ctx, const AttentionArgs& args);
 
 }  // namespace nanovllm::cuda

@@ -1,6 +1,7 @@
 // Linear layers (ops/linear.h), and weights: row-major, as a checkpoint has them.
 #include "ops/cuda/cuda_ops.h"
 #include "ops/cuda/kernels.cuh"
+#include "ops/cuda/linear_few.cuh"
 #include "ops/cuda/mma.cuh"
 
 namespace nanovllm::cuda {
@@ -177,6 +178,7 @@ void linear_mma(Context& ctx, const LinearArgs& a) {
   check_weight_dtype(a);
   const Shape s = shape_of(a);
   if (s.num_tokens == 0 || s.out_features == 0) return;
+  if (linear_few(ctx, a)) return;
   const Arena::Scope scope(ctx.arena);
   Tensor sums = a.out;
   if (a.bias.defined() && a.out.dtype != DType::kF32)

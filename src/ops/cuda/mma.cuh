@@ -47,6 +47,9 @@ __device__ inline void load_4_matrices(uint32_t (&r)[4], uint32_t address) {
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(address));
 }
+__device__ inline void load_2_matrices(uint32_t& r0, uint32_t& r1, uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];" : "=r"(r0), "=r"(r1) : "r"(address));
+}
 __device__ inline void load_4_matrices_transposed(uint32_t (&r)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -69,5 +72,6 @@ template <int kPending>
 __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
+__device__ inline void wait_for_all_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 }  // namespace nanovllm::cuda

@@ -2,6 +2,7 @@
 // cache written once. Half a warp a head, as in rms_norm.cu, and the same roundings as the single ops.
 #include "ops/cuda/cache_layout.cuh"
 #include "ops/cuda/kernels.cuh"
+#include "ops/cuda/launch.cuh"
 #include "ops/cuda/norm.cuh"
 
 namespace nanovllm::cuda {
@@ -22,6 +23,7 @@ struct Params {
 
 template <class T, int kHeadDim>
 __global__ void norm_rope_store_kernel(Params<T> p) {
+  let_next_start();
   constexpr int kEach = kHeadDim / kLanes;  // elements of a lane: lane, lane + 16, ...
   const int lane = threadIdx.x % kLanes, head = blockIdx.y * kHeadsPerBlock + threadIdx.x / kLanes;
   const int64_t t = blockIdx.x;
@@ -31,31 +33,41 @@ __global__ void norm_rope_store_kernel(Params<T> p) {
   const T* from = is_q   ? p.q + t * p.q_stride + head * p.q_head_stride
                   : is_k ? p.k + t * p.k_stride + kv_head * p.k_head_stride
                          : p.v + t * p.v_stride + kv_head * p.v_head_stride;
+
+  // All but q, k and v was there before the step: it comes while they are made.
+  const float* weight = is_q ? p.q_weight : is_k ? p.k_weight : nullptr;
+  const float* table = p.cos_sin + int64_t(p.positions[t]) * kHeadDim;
+  const int64_t slot = p.slots[t];
+  float weights[kEach] = {}, turns[kEach] = {};  // cosines, then sines
+  if (is_q || is_k) {
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      if (weight) weights[j] = weight[j * kLanes + lane];
+      turns[j] = table[j * kLanes + lane];
+    }
+  }
+  wait_for_previous();
+
   T x[kEach];
 #pragma unroll
   for (int j = 0; j < kEach; ++j) x[j] = active ? from[j * kLanes + lane] : T(0.0f);
-
-  const float* weight = is_q ? p.q_weight : is_k ? p.k_weight : nullptr;
   float sum = 0;
 #pragma unroll
   for (int j = 0; j < kEach; ++j) sum = __fmaf_rn(to_float(x[j]), to_float(x[j]), sum);
   const float inverse = inverse_rms(sum_of_lanes(sum), kHeadDim, p.eps);
   if (weight) {
 #pragma unroll
-    for (int j = 0; j < kEach; ++j)
-      x[j] = normalised(to_float(x[j]), inverse, weight[j * kLanes + lane], T{});
+    for (int j = 0; j < kEach; ++j) x[j] = normalised(to_float(x[j]), inverse, weights[j], T{});
   }
   if (is_q || is_k) {
-    const float* table = p.cos_sin + int64_t(p.positions[t]) * kHeadDim;
 #pragma unroll
     for (int j = 0; j < kEach / 2; ++j) {
-      const float c = table[j * kLanes + lane], s = table[kHeadDim / 2 + j * kLanes + lane];
+      const float c = turns[j], s = turns[j + kEach / 2];
       const float x1 = to_float(x[j]), x2 = to_float(x[j + kEach / 2]);
       x[j] = round_to<T>(x1 * c - x2 * s);
       x[j + kEach / 2] = round_to<T>(x2 * c + x1 * s);
     }
   }
-  const int64_t slot = p.slots[t];
   if (!active || (!is_q && slot < 0)) return;
   T* to = is_q ? p.q + t * p.q_stride + head * p.q_head_stride : is_k ? p.k_cache : p.v_cache;
   const int64_t cache_head = slot / p.block_size * p.num_kv_heads + kv_head;
@@ -71,27 +83,27 @@ template <class T, int kHeadDim>
 void launch(Context& ctx, const NormRopeStoreArgs& a) {
   const int num_heads = int(a.q.shape[1]), num_kv_heads = int(a.k.shape[1]);
   const dim3 grid(unsigned(a.q.shape[0]), blocks_for(num_heads + 2 * num_kv_heads, kHeadsPerBlock));
-  norm_rope_store_kernel<T, kHeadDim><<<grid, kThreads, 0, stream_of(ctx)>>>(
-      {.q = a.q.ptr<T>(),
-       .k_cache = static_cast<T*>(a.cache.k),
-       .v_cache = static_cast<T*>(a.cache.v),
-       .k = a.k.ptr<T>(),
-       .v = a.v.ptr<T>(),
-       .q_weight = a.q_weight.defined() ? a.q_weight.ptr<float>() : nullptr,
-       .k_weight = a.q_weight.defined() ? a.k_weight.ptr<float>() : nullptr,
-       .cos_sin = a.cos_sin.ptr<float>(),
-       .positions = a.positions.ptr<int32_t>(),
-       .slots = a.slot_mapping.ptr<int32_t>(),
-       .q_stride = a.q.stride[0],
-       .q_head_stride = a.q.stride[1],
-       .k_stride = a.k.stride[0],
-       .k_head_stride = a.k.stride[1],
-       .v_stride = a.v.stride[0],
-       .v_head_stride = a.v.stride[1],
-       .num_heads = num_heads,
-       .num_kv_heads = num_kv_heads,
-       .block_size = a.cache.block_size,
-       .eps = a.eps});
+  launch_early(ctx, norm_rope_store_kernel<T, kHeadDim>, grid, kThreads, 0,
+               Params<T>{.q = a.q.ptr<T>(),
+                         .k_cache = static_cast<T*>(a.cache.k),
+                         .v_cache = static_cast<T*>(a.cache.v),
+                         .k = a.k.ptr<T>(),
+                         .v = a.v.ptr<T>(),
+                         .q_weight = a.q_weight.defined() ? a.q_weight.ptr<float>() : nullptr,
+                         .k_weight = a.q_weight.defined() ? a.k_weight.ptr<float>() : nullptr,
+                         .cos_sin = a.cos_sin.ptr<float>(),
+                         .positions = a.positions.ptr<int32_t>(),
+                         .slots = a.slot_mapping.ptr<int32_t>(),
+                         .q_stride = a.q.stride[0],
+                         .q_head_stride = a.q.stride[1],
+                         .k_stride = a.k.stride[0],
+                         .k_head_stride = a.k.stride[1],
+                         .v_stride = a.v.stride[0],
+                         .v_head_stride = a.v.stride[1],
+                         .num_heads = num_heads,
+                         .num_kv_heads = num_kv_heads,
+                         .block_size = a.cache.block_size,
+                         .eps = a.eps});
 }
 
 }  // namespace

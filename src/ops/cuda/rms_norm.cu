@@ -1,5 +1,6 @@
 // RMSNorm (ops/rms_norm.h): a row's squares are 16 chains, summed by a fixed tree, whatever else runs.
 #include "ops/cuda/kernels.cuh"
+#include "ops/cuda/launch.cuh"
 #include "ops/cuda/norm.cuh"
 
 namespace nanovllm::cuda {
@@ -64,6 +65,7 @@ template <class T>
 __global__ void rms_norm_kernel(T* out, const T* x, const float* weight, Rows rows, int64_t width,
                                 float eps) {
   extern __shared__ float values[];
+  start_early();
   const int64_t t = blockIdx.x / rows.heads, head = blockIdx.x % rows.heads;
   const T* from = x + t * rows.x_stride + head * rows.x_head_stride;
   T* to = out + t * rows.out_stride + head * rows.out_head_stride;
@@ -78,6 +80,7 @@ __global__ void add_rms_norm_kernel(T* out, const float* sums, T* residual, cons
                                     int num_segments, int64_t segment_stride, int64_t sums_stride,
                                     int64_t residual_stride, int64_t out_stride, int64_t width, float eps) {
   extern __shared__ float values[];
+  start_early();
   const int64_t t = blockIdx.x;
   const float* s = sums + t * sums_stride;
   T* r = residual + t * residual_stride;
@@ -115,7 +118,9 @@ __global__ void add_rms_norm_by_fours_kernel(T* out, const float* sums, T* resid
   const int64_t t = blockIdx.x, first = 4 * int64_t(threadIdx.x), step = 4 * int64_t(blockDim.x);
   const float* s = sums + t * sums_stride;
   T* r = residual + t * residual_stride;
+  let_next_start();
   const Four<float> first_weight = first < width ? load_four(weight + first) : Four<float>{};
+  wait_for_previous();
   for (int64_t i = first; i < width; i += step) {
     Four<float> part[4];
 #pragma unroll
@@ -168,9 +173,9 @@ void rms_norm(Context& ctx, const RmsNormArgs& a) {
           <<<blocks_for(num_rows, kSmallThreads / kLanes), kSmallThreads, 0, stream_of(ctx)>>>(
               a.out.ptr<T>(), a.x.ptr<T>(), a.weight.ptr<float>(), rows, num_rows, int(width), a.eps);
     else
-      rms_norm_kernel<T>
-          <<<unsigned(num_rows), kLargeThreads, shared_bytes(rms_norm_kernel<T>, width), stream_of(ctx)>>>(
-              a.out.ptr<T>(), a.x.ptr<T>(), a.weight.ptr<float>(), rows, width, a.eps);
+      launch_early(ctx, rms_norm_kernel<T>, unsigned(num_rows), kLargeThreads,
+                   shared_bytes(rms_norm_kernel<T>, width), a.out.ptr<T>(), a.x.ptr<T>(),
+                   a.weight.ptr<float>(), rows, width, a.eps);
   });
   check_launch("rms_norm");
 }
@@ -190,10 +195,10 @@ void add_rms_norm(Context& ctx, const AddRmsNormArgs& a) {
     const auto kernel = fours ? add_rms_norm_by_fours_kernel<T> : add_rms_norm_kernel<T>;
     const unsigned threads =
         fours ? std::clamp(blocks_for(width, 128), 2u, 32u) * 32 : unsigned(kLargeThreads);
-    kernel<<<unsigned(a.out.shape[0]), threads, shared_bytes(kernel, width), stream_of(ctx)>>>(
-        a.out.ptr<T>(), a.partial_sums.ptr<float>(), a.residual.ptr<T>(), a.weight.ptr<float>(),
-        int(a.partial_sums.shape[0]), a.partial_sums.stride[0], a.partial_sums.stride[1],
-        a.residual.stride[0], a.out.stride[0], width, a.eps);
+    launch_early(ctx, kernel, unsigned(a.out.shape[0]), threads, shared_bytes(kernel, width), a.out.ptr<T>(),
+                 a.partial_sums.ptr<float>(), a.residual.ptr<T>(), a.weight.ptr<float>(),
+                 int(a.partial_sums.shape[0]), a.partial_sums.stride[0], a.partial_sums.stride[1],
+                 a.residual.stride[0], a.out.stride[0], width, a.eps);
   });
   check_launch("add_rms_norm");
 }

@@ -1,6 +1,7 @@
 // Ops over rows that move, turn or scale: no sums.
 #include "ops/cuda/kernels.cuh"
-#include "ops/scalar_math.h"
+#include "ops/cuda/launch.cuh"
+#include "ops/cuda/silu_and_mul.cuh"
 
 namespace nanovllm::cuda {
 namespace {
@@ -10,6 +11,7 @@ constexpr int kThreads = 256;
 template <class T, class W>
 __global__ void embedding_kernel(T* out, const int32_t* ids, const W* table, int64_t num_rows, int64_t width,
                                  int64_t first_id, int64_t out_stride) {
+  start_early();
   const int64_t t = blockIdx.x, row = ids[t] - first_id;
   T* to = out + t * out_stride;
   const bool here = row >= 0 && row < num_rows;
@@ -34,12 +36,6 @@ __global__ void rope_kernel(T* q, T* k, const int32_t* positions, const float* c
   }
 }
 
-template <class T>
-__device__ T silu_and_mul_of(T gate_value, T up_value) {
-  const float gate = to_float(gate_value), up = to_float(up_value);
-  return round_to<T>(gate / (1.0f + exp_f32(-gate)) * up);
-}
-
 // 16 bytes at a time.
 template <class T>
 struct alignas(16) Piece {
@@ -50,6 +46,7 @@ struct alignas(16) Piece {
 template <class T>
 __global__ void silu_and_mul_by_pieces_kernel(T* out, const T* gate_up, int64_t width, int64_t out_stride,
                                               int64_t in_stride) {
+  start_early();
   const int64_t t = blockIdx.x, i = (blockIdx.y * int64_t(blockDim.x) + threadIdx.x) * Piece<T>::kCount;
   if (i >= width) return;
   const T* row = gate_up + t * in_stride;
@@ -81,6 +78,7 @@ __global__ void sum_segments_kernel(float* out, const float* s, int64_t width, i
 template <class Word>
 __global__ void gather_rows_kernel(Word* out, const Word* x, const int32_t* indices, int64_t width,
                                    int64_t out_stride, int64_t x_stride) {
+  start_early();
   const int64_t r = blockIdx.x;
   for (int64_t i = threadIdx.x; i < width; i += blockDim.x)
     out[r * out_stride + i] = x[indices[r] * x_stride + i];
@@ -92,9 +90,9 @@ void embedding(Context& ctx, const EmbeddingArgs& a) {
   if (a.out.shape[0] == 0) return;
   with_dtype(a.out.dtype, [&]<class T>(T) {
     with_dtype(a.table.dtype, [&]<class W>(W) {
-      embedding_kernel<T, W><<<unsigned(a.out.shape[0]), kThreads, 0, stream_of(ctx)>>>(
-          a.out.ptr<T>(), a.token_ids.ptr<int32_t>(), static_cast<const W*>(a.table.data),
-          a.table.out_features, a.out.shape[1], a.first_id, a.out.stride[0]);
+      launch_early(ctx, embedding_kernel<T, W>, unsigned(a.out.shape[0]), kThreads, 0, a.out.ptr<T>(),
+                   a.token_ids.ptr<int32_t>(), static_cast<const W*>(a.table.data), a.table.out_features,
+                   a.out.shape[1], a.first_id, a.out.stride[0]);
     });
   });
   check_launch("embedding");
@@ -122,8 +120,8 @@ void silu_and_mul(Context& ctx, const SiluAndMulArgs& a) {
     if (width % kCount == 0 && whole(a.out) && whole(a.gate_up)) {
       constexpr int kFew = 128;
       const dim3 grid(unsigned(a.out.shape[0]), blocks_for(width, kFew * kCount));
-      silu_and_mul_by_pieces_kernel<T><<<grid, kFew, 0, stream_of(ctx)>>>(
-          a.out.ptr<T>(), a.gate_up.ptr<T>(), width, a.out.stride[0], a.gate_up.stride[0]);
+      launch_early(ctx, silu_and_mul_by_pieces_kernel<T>, grid, kFew, 0, a.out.ptr<T>(), a.gate_up.ptr<T>(),
+                   width, a.out.stride[0], a.gate_up.stride[0]);
       return;
     }
     const dim3 grid(unsigned(a.out.shape[0]), std::min(16u, blocks_for(width, kThreads)));
@@ -144,9 +142,8 @@ void sum_segments(Context& ctx, const SumSegmentsArgs& a) {
 void gather_rows(Context& ctx, const GatherRowsArgs& a) {
   if (a.out.shape[0] == 0) return;
   const auto launch = [&]<class Word>(Word) {
-    gather_rows_kernel<Word><<<unsigned(a.out.shape[0]), kThreads, 0, stream_of(ctx)>>>(
-        a.out.ptr<Word>(), a.x.ptr<Word>(), a.indices.ptr<int32_t>(), a.out.shape[1], a.out.stride[0],
-        a.x.stride[0]);
+    launch_early(ctx, gather_rows_kernel<Word>, unsigned(a.out.shape[0]), kThreads, 0, a.out.ptr<Word>(),
+                 a.x.ptr<Word>(), a.indices.ptr<int32_t>(), a.out.shape[1], a.out.stride[0], a.x.stride[0]);
   };
   dtype_bytes(a.x.dtype) == 4 ? launch(uint32_t{}) : launch(uint16_t{});
   check_launch("gather_rows");

@@ -5,6 +5,7 @@
 
 #include "ops/cuda/cuda_common.cuh"
 #include "ops/cuda/cuda_ops.h"
+#include "ops/cuda/linear_few.cuh"
 
 namespace nanovllm {
 namespace cuda {
@@ -21,16 +22,25 @@ void wait_for_device(const char* what) {
   check(cudaDeviceSynchronize(), what);
 }
 
+namespace {
+__global__ void probe_kernel() {}
+}  // namespace
+
 State::State() {
   if (!lt.problem().empty())
     warn("cuda: " + lt.problem() + ", so products run in plain kernels, many times slower");
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+  int device = 0;
+  check(cudaGetDevice(&device), "device");
+  check(cudaDeviceGetAttribute(&num_multiprocessors, cudaDevAttrMultiProcessorCount, device), "device");
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, probe_kernel), "device");
+  is_hopper = attributes.ptxVersion >= 90;  // from PTX of an older one the kernels for Hopper are empty
+  if (is_hopper) prepare_linear_few();
 }
 State::~State() { cudaStreamDestroy(stream); }
 
 namespace {
-
-__global__ void probe_kernel() {}
 
 void* allocate(size_t bytes) {
   void* data = nullptr;

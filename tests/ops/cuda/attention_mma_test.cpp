@@ -75,39 +75,41 @@ class AttentionMmaTest : public MmaTest {
   // Stores and attends these parts in one step: their outputs, end to end.
   std::vector<float> step(const Case& c, const std::vector<Part>& parts) {
     const HeadShape& s = c.shape;
-    std::vector<float> q, k, v;
+    std::vector<float> packed;  // [tokens, num_heads + 2 num_kv_heads, head_dim], as a model has them
     std::vector<int32_t> slots, cu_seqlens{0}, seq_lens, tables;
     size_t most = 0;
     for (const Part& p : parts) most = std::max(most, c.block_tables[p.sequence].size());
     for (const Part& p : parts) {
-      const auto append = [&](std::vector<float>& to, const std::vector<float>& from, int heads) {
-        const size_t row = size_t(heads) * size_t(s.head_dim);
-        to.insert(to.end(), from.begin() + std::ptrdiff_t(size_t(p.begin) * row),
-                  from.begin() + std::ptrdiff_t(size_t(p.end) * row));
-      };
-      append(q, c.q[p.sequence], s.num_heads);
-      append(k, c.k[p.sequence], s.num_kv_heads);
-      append(v, c.v[p.sequence], s.num_kv_heads);
       std::vector<int32_t> table = c.block_tables[p.sequence];
-      for (int t = p.begin; t < p.end; ++t)
+      for (int t = p.begin; t < p.end; ++t) {
+        const auto append = [&](const std::vector<float>& from, int num_heads) {
+          const auto row = std::ptrdiff_t(num_heads) * s.head_dim;
+          packed.insert(packed.end(), from.begin() + t * row, from.begin() + (t + 1) * row);
+        };
+        append(c.q[p.sequence], s.num_heads);
+        append(c.k[p.sequence], s.num_kv_heads);
+        append(c.v[p.sequence], s.num_kv_heads);
         slots.push_back(table[size_t(t / s.block_size)] * s.block_size + t % s.block_size);
+      }
       table.resize(most, -1);
       tables.insert(tables.end(), table.begin(), table.end());
       cu_seqlens.push_back(cu_seqlens.back() + p.end - p.begin);
       seq_lens.push_back(p.end);
     }
     const int64_t tokens = cu_seqlens.back(), seqs = int64_t(parts.size());
-    const DeviceValues dq(dtype(), {tokens, s.num_heads, s.head_dim}, q),
-        dk(dtype(), {tokens, s.num_kv_heads, s.head_dim}, k),
-        dv(dtype(), {tokens, s.num_kv_heads, s.head_dim}, v),
+    const DeviceValues qkv(dtype(), {tokens, int64_t(s.num_heads + 2 * s.num_kv_heads) * s.head_dim}, packed),
         out(dtype(), {tokens, int64_t(s.num_heads) * s.head_dim}), d_slots({tokens}, slots),
         d_cu({seqs + 1}, cu_seqlens), d_lens({seqs}, seq_lens), d_tables({seqs, int64_t(most)}, tables);
-    store_kv(ctx(), {.cache = c.layer, .k = dk, .v = dv, .slot_mapping = d_slots});
+    const auto part = [&](int first, int count) { return heads(qkv, first, count, s.head_dim); };
+    store_kv(ctx(), {.cache = c.layer,
+                     .k = part(s.num_heads, s.num_kv_heads),
+                     .v = part(s.num_heads + s.num_kv_heads, s.num_kv_heads),
+                     .slot_mapping = d_slots});
     const AttentionMeta meta{
         .cu_seqlens_q = d_cu, .seq_lens = d_lens, .block_table = d_tables, .slot_mapping = d_slots};
     const auto attend = [&](const AttentionMeta& planned) {
       attention(ctx(), {.out = out,
-                        .q = dq,
+                        .q = part(0, s.num_heads),
                         .cache = c.layer,
                         .meta = planned,
                         .scale = 1 / std::sqrt(float(s.head_dim))});
@@ -217,6 +219,49 @@ TEST_P(AttentionMmaTest, DecodesAndChunksInOneStep) {
                             std::span(want[p.sequence]).subspan(size_t(p.begin) * row, count)));
       at += count;
     }
+  }
+}
+
+// Tiles of 128 rows, of whole prompts and behind a prefix, against as many rows at a time as one warp has.
+TEST_P(AttentionMmaTest, LongPromptsOfAnyGroupAreTheSame) {
+  for (const HeadShape& shape :
+       {HeadShape{2, 2, 128, 64}, HeadShape{4, 2, 128, 64}, HeadShape{9, 3, 128, 128},
+        HeadShape{4, 1, 128, 16}, HeadShape{10, 2, 128, 32}, HeadShape{8, 1, 128, 256},
+        HeadShape{16, 1, 128, 64}}) {
+    const int group = shape.num_heads / shape.num_kv_heads, few = std::max(1, 16 / group);
+    const Case c = make_case(shape, {700, 1, 129, 300, 64, 257, 128}, 9);
+    std::vector<Part> whole;
+    for (size_t i = 0; i < c.lengths.size(); ++i) whole.push_back({i, 0, c.lengths[i]});
+    const std::vector<float> got = step(c, whole);  // what lies behind the ends is no number
+    std::vector<Part> pieces;
+    for (const Part& p : whole)
+      for (int t = 0; t < p.end; t += few) pieces.push_back({p.sequence, t, std::min(t + few, p.end)});
+    const std::vector<float> want = step(c, pieces);
+    EXPECT_TRUE(same_bits(got, want)) << "group " << group;
+
+    std::vector<size_t> firsts{0};  // tokens before each sequence
+    for (const int length : c.lengths) firsts.push_back(firsts.back() + size_t(length));
+    const auto expect_same = [&](const std::vector<Part>& parts) {
+      const std::vector<float> mixed = step(c, parts);
+      const size_t row = size_t(shape.num_heads) * size_t(shape.head_dim);
+      size_t at = 0;
+      for (const Part& p : parts) {
+        const size_t count = size_t(p.end - p.begin) * row;
+        EXPECT_TRUE(same_bits(std::span(mixed).subspan(at, count),
+                              std::span(want).subspan((firsts[p.sequence] + size_t(p.begin)) * row, count)))
+            << "group " << group << ", " << parts.size() << " parts, sequence " << p.sequence << " from "
+            << p.begin;
+        at += count;
+      }
+    };
+    expect_same(
+        {{0, 64, 700}, {1, 0, 1}, {3, 0, 300}, {2, 128, 129}, {5, 255, 257}, {4, 1, 64}, {6, 0, 128}});
+    expect_same({{2, 0, 129}, {0, 333, 461}, {5, 256, 257}, {3, 199, 264}});
+    // A prompt behind more decodes than a warp looks at together.
+    std::vector<Part> many(300, Part{5, 256, 257});
+    many.push_back({0, 10, 700});
+    many.push_back({3, 5, 290});
+    expect_same(many);
   }
 }
 

@@ -94,6 +94,32 @@ TEST_P(LinearMmaTest, ABiasIsAddedToTheChain) {
   }
 }
 
+// Of 0.6B and 8B, of a rank of four, and sizes that fill no tile: in one pass or not.
+TEST_P(LinearMmaTest, AGatedProductIsTheSingleOps) {
+  struct Case {
+    int64_t outputs, inputs;
+    bool bias;
+  };
+  for (const Case& c : {Case{3072, 1024, false}, Case{768, 1024, true}, Case{12288, 4096, false},
+                        Case{200, 264, true}, Case{13, 72, true}, Case{40, 20, false}}) {
+    const DeviceValues weight(dtype(), {2 * c.outputs, c.inputs},
+                              random_values(size_t(2 * c.outputs * c.inputs), 15, dtype(), 0.05f)),
+        bias(DType::kF32, {2 * c.outputs}, random_values(size_t(2 * c.outputs), 16, dtype()));
+    for (const int64_t tokens : {1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 65, 200}) {
+      const DeviceValues x(dtype(), {tokens, c.inputs},
+                           random_values(size_t(tokens * c.inputs), 17, dtype())),
+          one_pass(dtype(), {tokens, c.outputs}), single(dtype(), {tokens, c.outputs});
+      const auto args = [&](const Tensor& out) {
+        return GatedLinearArgs{
+            .out = out, .x = x, .weight = weight.weight(), .bias = c.bias ? bias.tensor() : Tensor{}};
+      };
+      gated_linear(ctx(), args(one_pass));
+      gated_linear_by_single_ops(ctx(), args(single));
+      EXPECT_TRUE(one_pass.bytes() == single.bytes()) << c.outputs << " x " << c.inputs << ", " << tokens;
+    }
+  }
+}
+
 TEST_P(LinearMmaTest, TwoChainsWouldDiffer) {  // so the tests above can fail
   constexpr int64_t kTokens = 16, kOutputs = 256, kInputs = 1024;
   const DeviceValues x(dtype(), {kTokens, kInputs}, random_values(kTokens * kInputs, 7, dtype()));
