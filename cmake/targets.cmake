@@ -27,7 +27,7 @@ function(nanovllm_test name)
   target_compile_definitions(test_${name} PRIVATE
     NANOVLLM_SOURCE_DIR="${PROJECT_SOURCE_DIR}" NANOVLLM_BINARY_DIR="${PROJECT_BINARY_DIR}"
     NANOVLLM_QWEN3_TOKENIZER="${NANOVLLM_QWEN3_TOKENIZER}" NANOVLLM_CHAT_TEMPLATES="${NANOVLLM_CHAT_TEMPLATES}")
-  target_compile_options(test_${name} PRIVATE -O1)
+  target_compile_options(test_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
   target_link_libraries(test_${name} PRIVATE ${ARG_LINKS} GTest::gtest GTest::gtest_main)
   if(NOT TARGET test_base)
     message(FATAL_ERROR "tests/base comes first: the others reuse its precompiled headers")

@@ -187,7 +187,7 @@ short_generate() { sanitized "$1" "$nanovllm" generate models/demo --device cuda
 small_ops() {
   local rows='T/RowsMmaTest.*:Sets/SampleTest.Greedy*/cuda:Sets/SampleTest.TopPIs*/cuda:Sets/RmsNormTest.IsItsDefinition/cuda' tests
   case $1 in
-    memcheck) tests='*cuda*:*Mma*-*ThePlainChain*:*AsManyTokens*:*Logits*:*DeathTest*' ;;
+    memcheck) tests='*cuda*:*Mma*-*ThePlainChain*:*AsManyTokens*:*Logits*:*GatedProduct*:*LongPrompts*:*WholeVocab*:*DeathTest*' ;;
     racecheck) tests=$rows ;;
     initcheck) tests="$rows:T/AttentionMmaTest.DecodesAndChunksInOneStep/*:T/LinearMmaTest.IsItsDefinition/*" ;;
   esac

@@ -163,14 +163,17 @@ void check_output(const RequestOutput& output) {
 
 // What a process that has run a while has done before: kernels loaded, and on a GPU the graphs of all sizes of a batch made.
 void warm_up(LLM& llm, int num_seqs, float temperature) {
-  constexpr int kTokens = 32;
-  const int64_t vocab_size = llm.model_config().vocab_size;
   if (on_host(llm)) num_seqs = 1;
-  for (int i = 0; i < num_seqs; ++i)
-    llm.add_request(
-        Prompt(std::vector<TokenId>(kTokens, TokenId(i % vocab_size))),
-        {.temperature = temperature, .max_tokens = 4 + std::min(i, 8) + i / 8, .ignore_eos = true});
-  while (llm.has_unfinished()) llm.step();
+  const int length = std::min(on_host(llm) ? 1 : 32, llm.max_model_len() / 2);
+  for (int i = 0; i < num_seqs; ++i) {
+    const std::vector<TokenId> prompt(size_t(length), TokenId(i % llm.model_config().vocab_size));
+    llm.add_request(Prompt(prompt),
+                    {.temperature = temperature,
+                     .max_tokens = std::min(4 + std::min(i, 8) + i / 8, llm.max_model_len() - length),
+                     .ignore_eos = true});
+  }
+  while (llm.has_unfinished())
+    for (const RequestOutput& output : llm.step()) check_output(output);
 }
 
 }  // namespace
@@ -195,6 +198,7 @@ int run_throughput(const ThroughputOptions& options) {
   const std::optional<double> bandwidth = measure_bandwidth(llm);
   warm_up(llm, std::min(options.num_prompts, options.engine.max_num_seqs), options.temperature);
 
+  const int64_t preemptions_before = llm.scheduler().metrics().num_preemptions;
   const Clock::time_point start = Clock::now();
   for (size_t i = 0; i < work.prompts.size(); ++i)
     llm.add_request(Prompt(work.prompts[i]), {.temperature = options.temperature,
@@ -223,7 +227,7 @@ int run_throughput(const ThroughputOptions& options) {
   const double output_rate = double(output_tokens) / seconds,
                total_rate = double(prompt_tokens + output_tokens) / seconds,
                read_rate = read.gigabytes() / seconds;
-  const int64_t preemptions = llm.scheduler().metrics().num_preemptions;
+  const int64_t preemptions = llm.scheduler().metrics().num_preemptions - preemptions_before;
   if (options.json) {
     ordered_json result = describe(llm, options, "throughput", bandwidth);
     result.update({{"num_prompts", options.num_prompts},

@@ -254,8 +254,9 @@ void add_bench_flags(CLI::App& app, BenchOptions& options) {
 Command add_throughput(CLI::App& bench) {
   const auto options = std::make_shared<ThroughputOptions>();
   CLI::App& app = *bench.add_subcommand("throughput",
-                                        "many requests together; by default nano-vllm's own benchmark, token "
-                                        "for token, and its context of 4096 as far as the model has it");
+                                        "many requests together, timed when the engine is warm; by default "
+                                        "nano-vllm's own benchmark, token for token, and its context of "
+                                        "4096 as far as the model has it");
   app.footer(R"(Examples:
   nanovllm bench throughput models/demo --num-prompts 8 --max-input-len 128 \
       --max-output-len 128

@@ -39,6 +39,13 @@ void add_block_table(const std::vector<Sequence*>& sequences, Batch& batch) {
 
 }  // namespace
 
+bool Batch::all_need_logits() const {
+  if (num_sampled() != num_tokens()) return false;
+  for (int i = 0; i < num_sampled(); ++i)
+    if (logits_indices[size_t(i)] != i) return false;
+  return true;
+}
+
 void build_batch(const std::vector<Sequence*>& sequences, int block_size, Batch& batch) {
   clear(batch);
   batch.cu_seqlens_q.push_back(0);

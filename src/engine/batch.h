@@ -18,6 +18,7 @@ struct Batch {
   int num_seqs() const { return int(seq_lens.size()); }
   int num_tokens() const { return int(token_ids.size()); }
   int num_sampled() const { return int(logits_indices.size()); }
+  bool all_need_logits() const;  // logits_indices are all tokens in their order
   int num_block_copies() const { return int(block_copies.size()) / 2; }
 
   std::vector<TokenId> token_ids;  // [num_tokens]
@@ -30,7 +31,7 @@ struct Batch {
   std::vector<int32_t> seq_lens;      // [num_seqs]             keys to attend to, this step's tokens included
   std::vector<int32_t> block_table;  // [num_seqs, max_blocks] physical block of each logical block, -1 = none
   std::vector<int32_t> block_copies;    // [num_block_copies, 2]  from, to: done before anything is computed
-  std::vector<int32_t> logits_indices;  // [num_sampled]          rows of the hidden state that need logits, rising
+  std::vector<int32_t> logits_indices;  // [num_sampled]          rows of the hidden state that need logits
   int max_blocks = 0;
 
   // How each logits row is sampled (ops/sample.h).

@@ -26,8 +26,9 @@ struct ModelInput {
   Tensor token_ids;  // [num_tokens] i32
   Tensor positions;  // [num_tokens] i32
   AttentionMeta attn;
-  Tensor logits_indices;        // [num_sampled] i32, rising: as many as tokens are all of them
-  std::span<const KvLayer> kv;  // one a layer
+  Tensor logits_indices;         // [num_sampled] i32
+  bool all_need_logits = false;  // logits_indices are all tokens in their order, as in a step of decodes
+  std::span<const KvLayer> kv;   // one a layer
 };
 
 // Over how many ranks this model can be split, 1 among them: where its layers can be. A vocabulary is padded.

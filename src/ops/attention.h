@@ -53,7 +53,8 @@ struct AttentionArgs {
 void attention(Context& ctx, const AttentionArgs& args);
 
 // What is worked out once for all layers of a step, in memory of the arena: meta with its plan, if the backend makes one for
-// such a cache. Attention gives the same bits with a plan and without.
+// such a cache. Attention gives the same bits with a plan and without. Before it is called, all that sequences with one query
+// will read is in the cache but what is at their last position: kernels may read it before the op in front of attention ends.
 AttentionMeta plan_attention(Context& ctx, const AttentionMeta& meta, const KvLayer& cache, int num_heads);
 
 struct PlanAttentionArgs {

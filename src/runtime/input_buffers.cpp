@@ -88,6 +88,7 @@ void InputBuffers::upload(const Batch& b) {
   input_.attn.block_table = put(b.block_table, {seqs, b.max_blocks});
   block_copies_ = put(b.block_copies, {b.num_block_copies(), 2});
   input_.logits_indices = put(b.logits_indices, {rows});
+  input_.all_need_logits = b.all_need_logits();
   token_rows_ = b.token_rows.empty() ? Tensor{} : put(b.token_rows, {tokens});
   put_sampling(b, rows);
   send();
@@ -105,6 +106,7 @@ void InputBuffers::upload_decodes(const Batch& b, int64_t size) {
   // A token each, those that are missing too: row i is of sequence i.
   input_.attn.cu_seqlens_q = put_range(size + 1);
   input_.logits_indices = put_range(size);
+  input_.all_need_logits = true;
   input_.attn.seq_lens = put(b.seq_lens, {size}, 0);
   block_copies_ = {};
   put_sampling(b, size);

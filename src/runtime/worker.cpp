@@ -129,9 +129,7 @@ void Worker::fetch_token_ids(Context& ctx) {
 bool Worker::can_replay(const Batch& batch) const {
   if (!graphs_->enabled() || trace_ || graphs_->padded_size(batch.num_seqs()) == 0) return false;
   if (batch.num_tokens() != batch.num_seqs() || batch.num_block_copies() > 0) return false;
-  for (int i = 0; i < batch.num_sampled(); ++i)
-    if (batch.logits_indices[size_t(i)] != i) return false;
-  return batch.num_sampled() == batch.num_seqs();
+  return batch.all_need_logits();
 }
 
 void Worker::launch_decodes(const Batch& batch) {

@@ -97,6 +97,22 @@ TEST(Completions, StreamsAreApart) {
   EXPECT_GT(lengths.size(), 1u) << "all stopped at once: this shows nothing";
 }
 
+// As many draws from the last token as a step has tokens, and not.
+TEST(Completions, AreTheSameForPromptsOfAnyLength) {
+  for (const int length : {1, 2, 3, 5}) {
+    const std::vector<TokenId> tokens{20, 300, 7, 41, 5};
+    const Prompt prompt(std::vector<TokenId>(tokens.begin(), tokens.begin() + length));
+    const SamplingParams params{
+        .n = length, .temperature = 1, .seed = 5, .max_tokens = 6, .ignore_eos = true};
+    LLM alone(demo_config()), together(demo_config());
+    const auto want = tokens_of(together.generate(std::vector{prompt, Prompt("The little fox")},
+                                                  Params{params, {.max_tokens = 6, .ignore_eos = true}}));
+    const auto got = tokens_of(alone.generate(std::vector{prompt}, Params{params}));
+    ASSERT_EQ(got.size(), size_t(length));
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i], want[i]) << length << ", completion " << i;
+  }
+}
+
 TEST(Completions, AbortTellsTheEndOfEach) {
   LLM llm(demo_config());
   const RequestId id = llm.add_request(Prompt("Once upon a time"), {.n = 3, .ignore_eos = true});

@@ -6,7 +6,7 @@
 // probabilities pass between them. Where a sequence's chunk 0 is in the span, chunks are joined as they come; of other chunks the
 // result is kept, and whoever comes last to the sequence joins them in order. With the ring full, what remains is the time to read HBM.
 #include "ops/cuda/attention_definition.cuh"
-#include "ops/cuda/attention_plan.cuh"
+#include "ops/cuda/attention_span.cuh"
 #include "ops/cuda/bulk_copy.cuh"
 #include "ops/cuda/kernels.cuh"
 #include "ops/cuda/launch.cuh"
@@ -22,12 +22,6 @@ template <int kHeadDim>
 struct Stage {
   static constexpr int kBytes = 2 * kStageTokens * kHeadDim;
   static constexpr int kCount = int(kDecodeSharedBytes) / kBytes;  // in the ring
-};
-
-template <class T>
-struct DecodeParams {
-  AttentionParams<T> attention;
-  DecodePlan plan;
 };
 
 #if __CUDA_ARCH__ >= 900
@@ -55,70 +49,6 @@ __device__ void sync_compute_warps() { asm volatile("bar.sync 1, %0;" ::"n"(kCom
 __device__ uint32_t piece_offset(int token, int piece) {
   return uint32_t(piece / 8 * kHalfBytes + token * 128 + ((piece % 8) ^ (token % 8)) * 16);
 }
-
-// What a thread block does at a time: chunks of one sequence and kv head.
-struct Work {
-  PlannedSequence sequence;
-  int kv_head, first_chunk, end_chunk, num_chunks;
-
-  __device__ int num_pieces() const { return (sequence.num_keys + kPieceKeys - 1) / kPieceKeys; }
-  __device__ int first_piece() const { return sequence.first_piece + kv_head * num_pieces(); }
-  __device__ int slot_of(int chunk) const { return sequence.first_slot + kv_head * num_chunks + chunk; }
-  __device__ bool is_whole() const { return first_chunk == 0 && end_chunk == num_chunks; }
-  __device__ int tokens_of(int chunk) const { return min(kChunk, sequence.num_keys - chunk * kChunk); }
-};
-
-// The works of a thread block's span, one after the other.
-class Span {
- public:
-  template <class T>
-  __device__ explicit Span(const DecodeParams<T>& p)
-      : plan_(p.plan), num_seqs_(p.attention.num_seqs), num_kv_heads_(p.attention.num_kv_heads) {
-    const SpanStart start = plan_.starts[blockIdx.x];
-    pieces_ = *plan_.num_pieces;
-    is_cut_ = *plan_.is_cut;
-    end_ = plan_.begin_of(int(blockIdx.x) + 1, pieces_);
-    has_work_ = pieces_ > 0 && int(blockIdx.x) < plan_.num_spans(pieces_);
-    if (has_work_) enter(start.sequence, start.kv_head, start.chunk);
-  }
-
-  __device__ bool done() const {
-    return !has_work_ || work.first_piece() + work.first_chunk * kChunkPieces >= end_;
-  }
-  __device__ void advance() {
-    if (work.kv_head + 1 < num_kv_heads_) return enter(work.sequence, work.kv_head + 1, 0);
-    int index = work.sequence.index;
-    do ++index;
-    while (index < num_seqs_ && plan_.sequences[index].num_keys == 0);
-    enter(index < num_seqs_ ? plan_.sequences[index] : PlannedSequence{pieces_, 0, 0, index}, 0, 0);
-  }
-  // Where the span ends that has the first chunk of the work's sequence and kv head.
-  __device__ int end_of_first_part() const {
-    const int begin = work.first_piece();
-    int span = int(int64_t(begin) * plan_.num_spans(pieces_) / pieces_);
-    while (plan_.begin_of(span + 1, pieces_) <= begin) ++span;
-    return end_chunk_in(plan_.begin_of(span + 1, pieces_));
-  }
-
-  Work work;
-
- private:
-  __device__ void enter(const PlannedSequence& sequence, int kv_head, int chunk) {
-    work.sequence = sequence;
-    work.kv_head = kv_head;
-    work.first_chunk = chunk;
-    work.num_chunks = (sequence.num_keys + kChunk - 1) / kChunk;
-    work.end_chunk = is_cut_ ? end_chunk_in(end_) : work.num_chunks;
-  }
-  // The first chunk of the work's sequence and kv head that begins at piece `end` or behind.
-  __device__ int end_chunk_in(int end) const {
-    return min(work.num_chunks, (end - work.first_piece() + kChunkPieces - 1) / kChunkPieces);
-  }
-
-  const DecodePlan& plan_;
-  int num_seqs_, num_kv_heads_, pieces_, end_;
-  bool is_cut_, has_work_;
-};
 
 template <int kNumStages>
 struct Ring {  // where a warp is in it

@@ -45,8 +45,8 @@ __device__ Sums sums_of(int2 value) {
   return sums;
 }
 
-// Behind the plan, launched as kernels commonly are: what comes next starts when the plan, and all before it, is complete, and so
-// may read them without a wait (launch.cuh).
+// Behind the plan, an ordinary launch: all that comes next may read the plan, and what was there before it, ahead of its wait
+// (launch.cuh).
 __global__ void settle_kernel() {}
 
 // One thread block.
@@ -63,20 +63,23 @@ __global__ void __launch_bounds__(kThreads) plan_kernel(PlanParams p) {
     total.x += sums.all.x;
     total.y += sums.all.y;
   }
-  const bool is_cut = total.y <= p.plan.num_slots;  // more results than can be kept: no sequence is cut
+  const int most_uncut = total.y > p.plan.num_slots ? INT_MAX  // more results than can be kept
+                         : p.num_seqs * p.num_kv_heads <= p.plan.grid ? kShortChunks
+                                                                      : 0;
   if (threadIdx.x == 0) {
     *p.plan.num_pieces = total.x;
-    *p.plan.is_cut = is_cut;
+    *p.plan.most_uncut = most_uncut;
   }
   __syncthreads();
-  for (int span = threadIdx.x; span < p.plan.num_spans(total.x) && total.x > 0; span += kThreads) {
+  for (int span = threadIdx.x; span < p.plan.grid && total.x > 0; span += kThreads) {
     const int begin = p.plan.begin_of(span, total.x);
     int index = last_at_or_before(p.num_seqs, begin, [&](int i) { return p.plan.sequences[i].first_piece; });
     PlannedSequence sequence = p.plan.sequences[index];
     const int pieces = (sequence.num_keys + kPieceKeys - 1) / kPieceKeys,
               offset = begin - sequence.first_piece;
     int kv_head = offset / pieces, chunk = (offset % pieces + kChunkPieces - 1) / kChunkPieces;
-    if (chunk * kChunkPieces >= pieces || (!is_cut && chunk > 0)) {
+    if (chunk * kChunkPieces >= pieces ||
+        (chunk > 0 && (pieces + kChunkPieces - 1) / kChunkPieces <= most_uncut)) {
       chunk = 0;
       if (++kv_head == p.num_kv_heads) {
         kv_head = 0;
@@ -106,7 +109,7 @@ DecodePlan decode_plan(void* memory, const AttentionMeta& meta, const KvLayer& c
     plan.bytes += (size_t(count) * sizeof(Element) + 127) / 128 * 128;
   };
   take(plan.num_pieces, 1);
-  take(plan.is_cut, 1);
+  take(plan.most_uncut, 1);
   take(plan.starts, plan.grid);
   take(plan.sequences, num_seqs);
   take(plan.counted, num_seqs * heads);

@@ -1,7 +1,7 @@
 // How the keys of sequences with one query are shared out among thread blocks, worked out on the GPU once a step.
 //
 // All chunks of all such sequences stand in a row, sequence by sequence, kv head by kv head, and the row is cut into equal
-// spans, one a thread block and none of less than kLeastPieces; a chunk is of the span in which its first 16 keys are. Most sequences lie in one span. Of those that
+// spans, one a thread block; a chunk is of the span in which its first 16 keys are. Most sequences lie in one span. Of those that
 // do not, the first span keeps its joined state and the others the result of every chunk, for whoever comes last to join.
 #pragma once
 
@@ -11,8 +11,9 @@ namespace nanovllm::cuda {
 
 // Places in the row are counted in pieces of 16 keys.
 constexpr int kPieceKeys = 16, kChunkPieces = kAttentionChunk / kPieceKeys;
-// Joining what several thread blocks kept takes as long as a few chunks.
-constexpr int kLeastPieces = kChunkPieces;
+// Joining what two thread blocks have takes longer than a second chunk: where there are thread blocks for all, sequences of so
+// many chunks are not cut.
+constexpr int kShortChunks = 2;
 
 struct PlannedSequence {
   int32_t first_piece;  // in the row, of its first kv head
@@ -28,7 +29,7 @@ struct SpanStart {  // where a span's first chunk is
 // Views into AttentionMeta::plan.
 struct DecodePlan {
   int32_t* num_pieces;         // [1]     of the row
-  int32_t* is_cut;             // [1]     0: a sequence's kv head is all of the span in which it begins
+  int32_t* most_uncut;         // [1]     a sequence of no more chunks is all of the span in which it begins
   SpanStart* starts;           // [grid]  of spans that have a chunk
   PlannedSequence* sequences;  // [num_seqs]
   int32_t* counted;            // [num_seqs, num_kv_heads]  chunks whose results are there; zero between ops
@@ -38,9 +39,8 @@ struct DecodePlan {
   size_t bytes;  // of all
   int grid;      // thread blocks, that work at the same time
 
-  __device__ int num_spans(int pieces) const { return max(1, min(grid, pieces / kLeastPieces)); }
   // The piece at which span i begins.
-  __device__ int begin_of(int i, int pieces) const { return int(int64_t(i) * pieces / num_spans(pieces)); }
+  __device__ int begin_of(int i, int pieces) const { return int(int64_t(i) * pieces / grid); }
 };
 
 // Four warps that compute and one that copies, with a ring of stages in dynamic shared memory; three thread blocks of them are on a

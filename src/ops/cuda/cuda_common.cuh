@@ -36,8 +36,9 @@ struct State {
   State& operator=(const State&) = delete;
 
   cudaStream_t stream = nullptr;  // waits for no other, and none waits for it
-  bool is_hopper = false;         // compute capability 9 or later, and kernels compiled for it
   int num_multiprocessors = 0;
+  bool starts_early = false;      // kernels can (launch.cuh): compiled for compute capability 9.0 or later
+  bool has_few_products = false;  // and there is the shared memory that linear_few.cu wants
   std::unique_lock<std::mutex> recording;  // held while this stream records
   CublasLt lt;
   Uploads uploads;

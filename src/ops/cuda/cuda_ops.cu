@@ -12,8 +12,9 @@ namespace {
 constexpr auto kernel_texts(bool f32) {
   return std::to_array<std::pair<std::string_view, std::string_view>>(
       {{"embedding", f32 ? "widens rows" : "copies rows"},
-       {"linear", f32 ? "one chain of FMAs an output; weights widened as they are read"
-                      : "cuBLASLt without workspace, or a chain of m16n8k16 where it has no kernel"},
+       {"linear",
+        f32 ? "one chain of FMAs an output; weights widened as they are read"
+            : "up to 64 tokens our own on Hopper, else cuBLASLt without workspace, or a plain chain"},
        {"rms_norm", "16 lanes, one fixed tree"},
        {"add_rms_norm", "adds partial sums and residual in the same pass"},
        {"rope", "pairs of a head"},
@@ -21,12 +22,13 @@ constexpr auto kernel_texts(bool f32) {
        {"store_kv", "rows of a head, block by block"},
        {"copy_blocks", "copies whole blocks"},
        {"attention", f32 ? "a thread block a row, chunks of 128 keys, merged in order"
-                         : "m16n8k16, chunks of 128 keys, merged in order"},
+                         : "m16n8k16, or wgmma on Hopper; chunks of 128 keys, merged in order"},
        {"sum_segments", "element by element"},
        {"gather_rows", "copies rows"},
        {"sample", "parts of a row; thresholds found eight bits at a time"},
        {"norm_rope_store", "norms of heads, RoPE and the write of k and v in one pass, half a warp a head"},
-       {"gated_linear", f32 ? "the single ops" : "one pass for few tokens on Hopper, else the single ops"}});
+       {"gated_linear", f32 ? "the single ops: linear, silu_and_mul"
+                            : "one pass for few tokens on Hopper, else the single ops"}});
 }
 constexpr auto kMmaTexts = kernel_texts(false), kF32Texts = kernel_texts(true);
 

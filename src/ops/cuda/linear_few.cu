@@ -3,7 +3,7 @@
 //
 // A thread block has 16 to 64 rows of one segment's weights and all tokens. Some warps copy weights, some tokens, in stages of
 // 128 k through a ring; the others, a warp 16 rows and all or half of the tokens, run the chain: mma.sync m16n8k16 over K in
-// order from zero, weights as the first operand (the bits do not depend on which is first: experiments named in docs/numerics.md).
+// order from zero, weights as the first operand (which is first changes no bit).
 #include "ops/cuda/bulk_copy.cuh"
 #include "ops/cuda/kernels.cuh"
 #include "ops/cuda/launch.cuh"
@@ -16,10 +16,13 @@ namespace {
 
 constexpr int kStageK = 128, kRowBytes = kStageK * 2, kMaxStages = 8;
 constexpr int kWeightWarps = 4, kMaxRowTiles = 4;
-// Of shared memory. Where all thread blocks run at once each has a multiprocessor of its own to read at full rate: so much is
-// asked for that two of a kernel do not fit one, but one of a row-parallel product (o, down) beside one of what comes before or
-// behind it, which so has its weights on their way earlier.
-constexpr size_t kRingBytes = size_t{100} << 10, kHalfBytes = size_t{115} << 10;
+constexpr size_t kRingBytes = size_t{100} << 10;
+// Where all thread blocks can run at once, each is to have a multiprocessor of its own, to read at its full rate. So much shared
+// memory is asked for that of two products in a row, one of them row-parallel (o, down), a block of each fits a multiprocessor,
+// which so has the second's weights on their way earlier, but not two of the second beside one of the first.
+constexpr size_t kColumnParallelBytes = kRingBytes, kRowParallelBytes = size_t{115} << 10;
+// A stage is refilled when the next has been waited for.
+static_assert(kRingBytes / (size_t(16 * kMaxRowTiles + kFewTokens) * kRowBytes) >= 2);
 
 constexpr int token_warps(int tokens) { return tokens >= 32 ? 2 : 1; }                 // that share 16 rows
 constexpr int copying_warps(int tokens) { return tokens / 16 < 1 ? 1 : tokens / 16; }  // of tokens
@@ -108,7 +111,7 @@ struct Operands {
 #endif
 
 template <class T, int kTokens, bool kGated>
-__global__ void few_tokens_kernel(const __grid_constant__ FewParams<T> p) {
+__global__ void __launch_bounds__(512) few_tokens_kernel(const __grid_constant__ FewParams<T> p) {
 #if __CUDA_ARCH__ >= 900
   constexpr int kTokenWarps = token_warps(kTokens), kCopyThreads = 32 * copying_warps(kTokens),
                 kWeightThreads = 32 * kWeightWarps, kTiles = kTokens / 8 / kTokenWarps;
@@ -253,7 +256,7 @@ void launch(Context& ctx, FewParams<T> p, int num_segments) {
   const dim3 grid(blocks_for(p.num_outputs, kTileOutputs * p.row_tiles), unsigned(num_segments));
   size_t shared_bytes = size_t(p.num_stages) * stage_bytes;
   if (grid.x * grid.y <= unsigned(state.num_multiprocessors))
-    shared_bytes = num_segments > 1 ? kHalfBytes : kRingBytes;
+    shared_bytes = num_segments > 1 ? kRowParallelBytes : kColumnParallelBytes;
   const int warps = p.row_tiles * token_warps(kTokens) + copying_warps(kTokens) + kWeightWarps;
   launch_early(ctx, few_tokens_kernel<T, kTokens, kGated>, grid, 32 * unsigned(warps), shared_bytes, p);
   check_launch("linear");
@@ -268,18 +271,22 @@ void launch_for_tokens(Context& ctx, const FewParams<T>& p, int num_segments) {
 }
 
 template <class T, bool kGated>
-void allow_ring() {
+bool allow_ring() {
   for (auto* kernel : {few_tokens_kernel<T, 8, kGated>, few_tokens_kernel<T, 16, kGated>,
                        few_tokens_kernel<T, 32, kGated>, few_tokens_kernel<T, 64, kGated>})
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(kHalfBytes)),
-          "linear");
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(kRowParallelBytes)) !=
+        cudaSuccess) {
+      cudaGetLastError();  // it would be taken for the next op's
+      return false;
+    }
+  return true;
 }
 
 bool has_kernel(const Context& ctx, const Tensor& x, const Weight& weight, int64_t segment) {
   const auto of_pieces = [](const void* data) { return reinterpret_cast<uint64_t>(data) % 16 == 0; };
-  return state_of(ctx).is_hopper && x.shape[0] <= kFewTokens && weight.out_features <= kFewRows &&
-         weight.dtype == x.dtype && segment % 8 == 0 && x.stride[0] % 8 == 0 && of_pieces(x.data) &&
-         of_pieces(weight.data);
+  return state_of(ctx).has_few_products && segment > 0 && x.shape[0] <= kFewTokens &&
+         weight.out_features <= kFewRows && weight.dtype == x.dtype && segment % 8 == 0 &&
+         x.stride[0] % 8 == 0 && of_pieces(x.data) && of_pieces(weight.data);
 }
 
 template <class T>
@@ -316,18 +323,16 @@ bool linear_few(Context& ctx, const LinearArgs& a) {
 }
 
 void gated_linear(Context& ctx, const GatedLinearArgs& a) {
-  if (a.out.shape[0] == 0) return;
+  if (a.out.shape[0] == 0 || a.out.shape[1] == 0) return;
   if (!has_kernel(ctx, a.x, a.weight, a.x.shape[1])) return gated_linear_by_single_ops(ctx, a);
   with_16_bits(a.x.dtype, [&]<class T>(T) {
     launch_for_tokens<true>(ctx, few_params<T>(a.out, a.x, a.weight, a.bias), 1);
   });
 }
 
-void prepare_linear_few() {
-  allow_ring<Bf16, false>();
-  allow_ring<Bf16, true>();
-  allow_ring<F16, false>();
-  allow_ring<F16, true>();
+bool prepare_linear_few() {
+  return allow_ring<Bf16, false>() && allow_ring<Bf16, true>() && allow_ring<F16, false>() &&
+         allow_ring<F16, true>();
 }
 
 }  // namespace nanovllm::cuda

@@ -12,7 +12,7 @@ inline constexpr int64_t kFewRows = 65536;  // wider ones (lm_head) are long eno
 // false: there is none for such a product, and nothing was done.
 bool linear_few(Context& ctx, const LinearArgs& args);
 
-// Once, before the first: what the kernels must be allowed. throws Error(kDevice)
-void prepare_linear_few();
+// Once, before the first: allows the kernels their shared memory. false: the GPU has less.
+bool prepare_linear_few();
 
 }  // namespace nanovllm::cuda

@@ -35,8 +35,8 @@ State::State() {
   check(cudaDeviceGetAttribute(&num_multiprocessors, cudaDevAttrMultiProcessorCount, device), "device");
   cudaFuncAttributes attributes{};
   check(cudaFuncGetAttributes(&attributes, probe_kernel), "device");
-  is_hopper = attributes.ptxVersion >= 90;  // from PTX of an older one the kernels for Hopper are empty
-  if (is_hopper) prepare_linear_few();
+  starts_early = attributes.ptxVersion >= 90;  // from PTX of an older one the kernels for Hopper are empty
+  has_few_products = starts_early && prepare_linear_few();
 }
 State::~State() { cudaStreamDestroy(stream); }
 

@@ -43,7 +43,8 @@ TEST_P(LinearMmaTest, HasTheBitsOfThePlainChain) {
   for (const Shape& shape : kShapes) {
     const DeviceValues weight(dtype(), {shape.outputs, shape.inputs},
                               random_values(size_t(shape.outputs * shape.inputs), 2, dtype(), 0.05f));
-    for (const int64_t tokens : {1, 2, 7, 8, 9, 16, 31, 64, 65, 128, 256, 257, 512, 1024, 2048}) {
+    for (const int64_t tokens :
+         {1, 2, 7, 8, 9, 16, 17, 31, 32, 33, 63, 64, 65, 128, 256, 257, 512, 1024, 2048}) {
       const DeviceValues x(dtype(), {tokens, shape.inputs},
                            std::span(x_values).first(size_t(tokens * shape.inputs)));
       const auto [fast, plain] =
@@ -79,6 +80,21 @@ TEST_P(LinearMmaTest, LogitsAreFloat32) {
       EXPECT_TRUE(fast == plain) << tokens;
     }
   }
+}
+
+// A view of wider rows, and one at an address that 16 bytes do not divide.
+TEST_P(LinearMmaTest, RowsMayBeApart) {
+  constexpr int64_t kInputs = 512, kOutputs = 96, kPitch = 600;
+  const DeviceValues weight(dtype(), {kOutputs, kInputs},
+                            random_values(kOutputs * kInputs, 18, dtype(), 0.05f));
+  for (const int64_t tokens : {1, 9, 64})
+    for (const int64_t offset : {8, 4}) {
+      const DeviceValues wide(dtype(), {tokens, kPitch}, random_values(size_t(tokens * kPitch), 19, dtype()));
+      Tensor x = Tensor::view(wide.tensor().ptr<uint16_t>() + offset, dtype(), {tokens, kInputs});
+      x.stride[0] = kPitch;
+      const auto [fast, plain] = both(x, weight, 1, dtype());
+      EXPECT_TRUE(fast == plain) << tokens << " tokens from " << offset;
+    }
 }
 
 // Qwen2's qkv: added in float32, before the sum is rounded.
@@ -142,7 +158,8 @@ TEST_P(LinearMmaTest, IsItsDefinition) {
   };
   for (const Case& c : {Case{3, 5, 7, 1, false}, Case{17, 40, 96, 4, false}, Case{1, 8, 64, 4, true},
                         Case{5, 33, 72, 1, true}, Case{40, 1024, 512, 1, true}, Case{40, 256, 1024, 4, true},
-                        Case{64, 512, 2048, 1, false}}) {
+                        Case{64, 512, 2048, 1, false}, Case{9, 70, 4 * 296, 4, true},
+                        Case{33, 2300, 4 * 1288, 4, false}, Case{2, 140, 1416, 1, true}}) {
     const std::vector<float> x_values = random_values(size_t(c.tokens * c.inputs), 9, dtype()),
                              w_values = random_values(size_t(c.outputs * c.inputs), 10, dtype(), 0.1f),
                              bias_values = random_values(size_t(c.outputs), 11, DType::kF32);
