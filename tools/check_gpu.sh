@@ -72,6 +72,8 @@ make_model() {
   [ -e "$model/config.json" ] || python3 tools/make_random_checkpoint.py "$model" --preset 0.6b
 }
 
+make_config() { [ -e "$dir/config-$1" ] || python3 tools/make_random_checkpoint.py "$dir/config-$1" --preset "$1" --config-only; }
+
 test_program() { "$dir/test_$1" --gtest_brief=1 --gtest_death_test_style=threadsafe "${@:2}"; }
 
 # The demo model's texts: in bf16 within half a percent of float32's perplexity.
@@ -147,7 +149,7 @@ run_at() {  # MODEL SHARE [REQUESTS]
 shares_of_memory() {
   local size share
   for size in 0.6b 8b; do
-    [ -e "$dir/config-$size" ] || python3 tools/make_random_checkpoint.py "$dir/config-$size" --preset $size --config-only || return 1
+    make_config $size || return 1
     for share in 0.5 0.9 0.99; do run_at $size $share || return 1; done
   done
   run_at 8b 0.5 1024 &
@@ -175,6 +177,21 @@ bench() {
     figure gpu.latency.0.6b.ctx$context "$(json_number "$out" time_per_output_token_s 1000)" "ms a token"
     figure gpu.ttft.$context "$(json_number "$out" time_to_first_token_s 1000)" ms
   done
+  for context in 16 512 4000; do
+    "$nanovllm" bench latency "$model" --device cuda --context $context --output-len 1 --runs 9 --json >"$out" || return 1
+    cat "$out"
+    figure gpu.ttft.$context "$(json_number "$out" time_to_first_token_s 1000)" ms
+  done
+  for batch in 8 64 256; do
+    "$nanovllm" bench throughput "$model" --device cuda --num-prompts $batch --min-input-len 128 --max-input-len 128 \
+      --min-output-len 257 --max-output-len 257 --json >"$out" || return 1
+    cat "$out"
+    figure gpu.throughput.0.6b.batch$batch "$(json_number "$out" output_tok_per_s)" tok/s
+  done
+  make_config 8b && "$nanovllm" bench latency "$dir/config-8b" --device cuda --load-format dummy --context 128 --output-len 64 --json \
+    >"$out" || return 1
+  cat "$out"
+  figure gpu.latency.8b.ctx128 "$(json_number "$out" time_per_output_token_s 1000)" "ms a token"
   cat "$figures"
 }
 
@@ -227,7 +244,9 @@ import datetime, json, re, sys
 figures, results, commit, doctor = sys.argv[1:]
 rows = [dict(zip(("name", "value", "unit"), line.split(" ", 2))) for line in open(figures).read().splitlines()]
 # Measured on one H200 with the same model and workload, each in a run of its own.
-vllm = {"gpu.throughput.0.6b": 22172, "gpu.latency.0.6b.ctx128": 1.64, "gpu.latency.0.6b.ctx1024": 1.73, "gpu.ttft.1024": 18.7}
+vllm = {"gpu.throughput.0.6b": 22172, "gpu.latency.0.6b.ctx128": 1.64, "gpu.latency.0.6b.ctx1024": 1.73, "gpu.ttft.16": 9.9,
+        "gpu.ttft.512": 10.4, "gpu.ttft.1024": 18.7, "gpu.ttft.4000": 21.6, "gpu.throughput.0.6b.batch8": 4505,
+        "gpu.throughput.0.6b.batch64": 25105, "gpu.throughput.0.6b.batch256": 44700}
 for row in rows:
     row["value"] = float(row["value"])
     if row["name"] in vllm:
