@@ -188,6 +188,10 @@ bench() {
     cat "$out"
     figure gpu.throughput.0.6b.batch$batch "$(json_number "$out" output_tok_per_s)" tok/s
   done
+  "$nanovllm" bench latency "$model" --device cuda --context 16000 --output-len 1 --company 64 --json >"$out" || return 1
+  cat "$out"
+  figure gpu.company64.between_tokens "$(json_number "$out" company_time_between_tokens_s 1000)" ms
+  figure gpu.company64.longest_between_tokens "$(json_number "$out" company_longest_time_between_tokens_s 1000)" ms
   make_config 8b && "$nanovllm" bench latency "$dir/config-8b" --device cuda --load-format dummy --context 128 --output-len 64 --json \
     >"$out" || return 1
   cat "$out"

@@ -42,6 +42,7 @@ void check(const LatencyOptions& o) {
   check_range("context", o.context, 1, kMost);
   check_range("output-len", o.output_len, 1, kMost);
   check_range("runs", o.runs, 1, kMost);
+  check_range("company", o.company, 0, o.engine.max_num_seqs - 1);
 }
 
 std::vector<TokenId> random_ids(PythonRandom& random, int count, int max_token_id, int64_t vocab_size) {
@@ -176,6 +177,55 @@ void warm_up(LLM& llm, int num_seqs, float temperature) {
     for (const RequestOutput& output : llm.step()) check_output(output);
 }
 
+// Answers that run beside what is measured, and the times between their tokens.
+class Company {
+ public:
+  Company(LLM& llm, int size, uint64_t seed) : llm_(llm), random_(seed + 1) {
+    const BlockManager& blocks = llm.scheduler().blocks();
+    const int64_t cache = int64_t(blocks.num_blocks()) * blocks.block_size(),
+                  most = int64_t(llm.max_model_len()) + int64_t(size) * length();
+    if (size > 0 && most > cache)
+      fail(ErrorKind::kConfig, "--company: ", size, " answers and the prompt are up to ", most,
+           " tokens, and the KV cache holds ", cache, ": want fewer");
+    for (int i = 0; i < size; ++i) add();
+    for (int steps = 0; steps < 4 && size > 0; ++steps)  // all have begun, and the engine is warm
+      for (const RequestOutput& output : llm.step()) take(output);
+  }
+
+  bool has(RequestId id) const { return last_time_.contains(id); }
+
+  void take(const RequestOutput& output) {
+    check_output(output);
+    const Clock::time_point now = Clock::now();
+    Clock::time_point& last = last_time_.at(output.id);
+    if (last != Clock::time_point{}) gaps_.push_back(std::chrono::duration<double>(now - last).count());
+    last = now;
+    if (!output.finished()) return;
+    last_time_.erase(output.id);
+    add();
+  }
+
+  void forget_gaps() { gaps_.clear(); }
+  const std::vector<double>& gaps() const { return gaps_; }  // seconds
+
+ private:
+  static constexpr int kPrompt = 64, kOutput = 1024;
+
+  int length() const { return std::min(kPrompt + kOutput, llm_.max_model_len()); }
+  void add() {
+    const int prompt = std::min(kPrompt, llm_.max_model_len() / 2);
+    const RequestId id =
+        llm_.add_request(Prompt(random_ids(random_, prompt, 10000, llm_.model_config().vocab_size)),
+                         {.temperature = 0, .max_tokens = length() - prompt, .ignore_eos = true});
+    last_time_[id] = {};
+  }
+
+  LLM& llm_;
+  PythonRandom random_;
+  std::map<RequestId, Clock::time_point> last_time_;
+  std::vector<double> gaps_;
+};
+
 }  // namespace
 
 Workload make_workload(const ThroughputOptions& o, int64_t vocab_size) {
@@ -268,6 +318,8 @@ int run_latency(const LatencyOptions& options) {
   const std::optional<double> bandwidth = measure_bandwidth(llm);
   warm_up(llm, 1, 0);
 
+  Company company(llm, options.company, options.seed);
+  company.forget_gaps();
   std::vector<double> first_token, per_token, read_rates;  // of each run, seconds and GB/s
   for (int run = 0; run < options.runs; ++run) {           // each its own prompt: nothing is cached
     llm.add_request(Prompt(random_ids(random, options.context, 10000, llm.model_config().vocab_size)),
@@ -275,8 +327,12 @@ int run_latency(const LatencyOptions& options) {
     ReadBytes read(llm);
     RequestOutput last;
     bool decoding = false;  // the first token is out
-    while (llm.has_unfinished()) {
+    while (!last.finished()) {
       for (RequestOutput& output : llm.step()) {
+        if (company.has(output.id)) {
+          company.take(output);
+          continue;
+        }
         check_output(output);
         last = std::move(output);
       }
@@ -303,6 +359,10 @@ int run_latency(const LatencyOptions& options) {
                      {"output_tok_per_s", 1 / median(per_token)},
                      {"read_gb_per_s", read_rate},
                      {"read_bandwidth_share", or_null(share_of(read_rate, bandwidth))}});
+    if (options.company > 0)
+      result.update({{"company", options.company},
+                     {"company_time_between_tokens_s", median(company.gaps())},
+                     {"company_longest_time_between_tokens_s", std::ranges::max(company.gaps())}});
     result["last_logits"] = logits_hash(llm);
     std::cout << result.dump(2) << "\n";
     return 0;
@@ -314,6 +374,11 @@ int run_latency(const LatencyOptions& options) {
     print_row("time per output token", 1e3 * median(per_token), "ms");
     print_row("output", 1 / median(per_token), "tok/s");
     print_read(read_rate, bandwidth);
+  }
+  if (options.company > 0) {
+    std::printf("%d other answers beside it\n", options.company);
+    print_row("between their tokens", 1e3 * median(company.gaps()), "ms");
+    print_row("the longest", 1e3 * std::ranges::max(company.gaps()), "ms");
   }
   std::printf("  %-22s %s\n", "last logits", logits_hash(llm).c_str());
   return 0;

@@ -3,7 +3,8 @@
 //   throughput   many requests together; by default the workload of nano-vllm's own benchmark, token for token: Python's
 //                random.seed(0); 256 prompts of randint(100, 1024) ids up to 10000; then as many output lengths of
 //                randint(100, 1024). 142,827 prompt and 133,966 output tokens
-//   latency      one request at a time: time to the first token, and per token after it
+//   latency      one request at a time: time to the first token, and per token after it. With company: how long the answers that
+//                run beside it wait for a token when its prompt is computed
 //
 // Requests have fixed seeds, so the same workload gives the same hash of all answers, whatever the limits, threads and ranks;
 // and with the same limits the same hash of the last step's logits (with others that step may hold other rows).
@@ -37,6 +38,7 @@ struct LatencyOptions : BenchOptions {
   int context = 1024;  // tokens of the prompt
   int output_len = 128;
   int runs = 3;
+  int company = 0;  // other answers that run all the while
 };
 
 // What to ask for: prompts and as many output lengths.

@@ -284,11 +284,15 @@ Command add_latency(CLI::App& bench) {
   CLI::App& app = *bench.add_subcommand(
       "latency", "one request at a time: time to the first token, and per token after it");
   app.footer(R"(Examples:
-  nanovllm bench latency models/demo --context 128 --output-len 64)");
+  nanovllm bench latency models/demo --context 128 --output-len 64
+  nanovllm bench latency models/demo --context 400 --output-len 1 --company 8)");
   add_bench_flags(app, *options);
   app.add_option("--context", options->context, "tokens of the prompt")->capture_default_str();
   app.add_option("--output-len", options->output_len, "tokens of the answer")->capture_default_str();
   app.add_option("--runs", options->runs, "requests, one after the other; medians are shown")
+      ->capture_default_str();
+  app.add_option("--company", options->company,
+                 "other answers that run all the while: shows how long they wait for a token")
       ->capture_default_str();
   return {&app, [options] {
             options->model_name = resolve_model(options->engine.model);

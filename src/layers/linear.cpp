@@ -52,11 +52,9 @@ Tensor ColumnParallelLinear::forward(Context& ctx, const Tensor& x) const {
   return out;
 }
 
-Tensor MergedColumnParallelLinear::forward_gated(Context& ctx, const Tensor& x) const {
-  const Tensor out = ctx.arena.make(x.dtype, {x.shape[0], weight_.weight().out_features / 2});
+void MergedColumnParallelLinear::forward_gated(Context& ctx, const Tensor& x, const Tensor& out) const {
   gated_linear(ctx,
                {.out = out, .x = x, .weight = weight_.weight(), .bias = bias_ ? bias_->values() : Tensor{}});
-  return out;
 }
 
 ReplicatedLinear::ReplicatedLinear(std::string name, int64_t in_features, int64_t out_features,

@@ -74,8 +74,10 @@ class MergedColumnParallelLinear : public ColumnParallelLinear {
                              TensorParallel tp)
       : ColumnParallelLinear(std::move(parts), in_features, options, tp) {}
 
-  // x [num_tokens, in_features] → silu(gate) · up [num_tokens, this rank's intermediate_size], in the arena
-  Tensor forward_gated(Context& ctx, const Tensor& x) const;
+  // This rank's intermediate_size.
+  int64_t gated_features() const { return weight_.weight().out_features / 2; }
+  // x [num_tokens, in_features] → out = silu(gate) · up [num_tokens, gated_features()]
+  void forward_gated(Context& ctx, const Tensor& x, const Tensor& out) const;
 };
 
 class QKVParallelLinear : public ColumnParallelLinear {

@@ -99,14 +99,14 @@ Mlp::Mlp(const std::string& prefix, int index, const ModelConfig& config, Tensor
 
 void Mlp::forward(Context& ctx, const Tensor& hidden, const Tensor& partial_sums) const {
   const Arena::Scope scope(ctx.arena);
-  Tensor out;  // [num_tokens, intermediate_size]
-  if (ctx.trace) {
+  const Tensor out = ctx.arena.make(hidden.dtype, {hidden.shape[0], gate_up_proj_.gated_features()});
+  if (ctx.trace) {  // and the product is freed before down_proj, as where it is not shown: the memory is planned for that
+    const Arena::Scope product(ctx.arena);
     const Tensor gate_up = gate_up_proj_.forward(ctx, hidden);  // [num_tokens, 2 intermediate_size]
     ctx.show("mlp.gate_up_proj", index_, gate_up);
-    out = ctx.arena.make(gate_up.dtype, {gate_up.shape[0], gate_up.shape[1] / 2});
     silu_and_mul(ctx, {.out = out, .gate_up = gate_up});
   } else {
-    out = gate_up_proj_.forward_gated(ctx, hidden);
+    gate_up_proj_.forward_gated(ctx, hidden, out);
   }
   ctx.show("mlp.act_fn", index_, out);
   down_proj_.forward(ctx, out, partial_sums);

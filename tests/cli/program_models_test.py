@@ -89,6 +89,22 @@ class Bench(Program):
         self.assertEqual(result.returncode, 0, result.stderr)
         return json.loads(result.stdout)
 
+    def test_latency_beside_other_answers(self):
+        arguments = ("latency", DEMO, "--context", "200", "--output-len", "3", "--runs", "2")
+        self.assertNotIn("company", self.bench(*arguments))
+        beside = self.bench(*arguments, "--company", "3", "--max-num-seqs", "8",
+                            "--max-num-batched-tokens", "64")
+        self.assertEqual(beside["company"], 3)
+        self.assertEqual(len(beside["times_to_first_token_s"]), 2)
+        self.assertGreater(beside["company_time_between_tokens_s"], 0)
+        self.assertGreater(beside["company_longest_time_between_tokens_s"], beside["company_time_between_tokens_s"])
+        self.expect_error(run("bench", *arguments, "--company", "256"), "--company: is 256, want 0 to 255")
+        self.expect_error(run("bench", *arguments, "--company", "5", "--num-kvcache-blocks", "20"), "--company", "want fewer")
+
+    def test_a_context_of_two_tokens(self):
+        result = self.bench("latency", DEMO, "--context", "1", "--output-len", "1", "--max-model-len", "2")
+        self.assertEqual(result["runs"], 3)
+
     def test_throughput_computes_the_same_whatever_the_batch(self):
         arguments = ("throughput", DEMO, "--num-prompts", "5", "--min-input-len", "3", "--max-input-len", "20",
                      "--min-output-len", "2", "--max-output-len", "9")
