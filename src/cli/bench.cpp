@@ -190,6 +190,7 @@ class Company {
     for (int i = 0; i < size; ++i) add();
     for (int steps = 0; steps < 4 && size > 0; ++steps)  // all have begun, and the engine is warm
       for (const RequestOutput& output : llm.step()) take(output);
+    gaps_.clear();
   }
 
   bool has(RequestId id) const { return last_time_.contains(id); }
@@ -205,8 +206,7 @@ class Company {
     add();
   }
 
-  void forget_gaps() { gaps_.clear(); }
-  const std::vector<double>& gaps() const { return gaps_; }  // seconds
+  const std::vector<double>& gaps() const { return gaps_; }  // seconds, since it was made
 
  private:
   static constexpr int kPrompt = 64, kOutput = 1024;
@@ -319,7 +319,6 @@ int run_latency(const LatencyOptions& options) {
   warm_up(llm, 1, 0);
 
   Company company(llm, options.company, options.seed);
-  company.forget_gaps();
   std::vector<double> first_token, per_token, read_rates;  // of each run, seconds and GB/s
   for (int run = 0; run < options.runs; ++run) {           // each its own prompt: nothing is cached
     llm.add_request(Prompt(random_ids(random, options.context, 10000, llm.model_config().vocab_size)),

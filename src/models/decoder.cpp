@@ -165,7 +165,7 @@ Tensor Decoder::forward(Context& ctx, const ModelInput& in) const {
   // Only the rows that need logits go on.
   Tensor last_sums = ctx.arena.make(DType::kF32, {mlp_sums, num_rows, config_.hidden_size});
   Tensor last_residual = ctx.arena.make(dtype, {num_rows, config_.hidden_size});
-  if (in.all_need_logits) {  // the memory stays planned for, as steps of less tokens may need it
+  if (in.all_need_logits) {  // the memory stays planned for, as other steps need it
     last_sums = mlp_out;
     last_residual = residual;
   } else {

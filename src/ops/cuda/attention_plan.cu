@@ -7,13 +7,6 @@ namespace {
 constexpr int kThreads = 512;
 constexpr size_t kMaxResultBytes = size_t{64} << 20;
 
-int num_multiprocessors() {
-  int device = 0, count = 0;
-  check(cudaGetDevice(&device), "attention");
-  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "attention");
-  return count;
-}
-
 struct PlanParams {
   DecodePlan plan;
   const int32_t *cu_seqlens_q, *seq_lens;
@@ -98,7 +91,7 @@ DecodePlan decode_plan(void* memory, const AttentionMeta& meta, const KvLayer& c
   const int64_t num_seqs = meta.seq_lens.shape[0], heads = cache.num_kv_heads, head_dim = cache.head_dim;
   const int64_t group = num_heads / heads;
   DecodePlan plan{};
-  plan.grid = kDecodeBlocksPerSm * num_multiprocessors();
+  plan.grid = kDecodeBlocksPerSm * count_multiprocessors();
   const int64_t most_chunks = (meta.block_table.shape[1] * cache.block_size + kAttentionChunk - 1) /
                               kAttentionChunk * num_seqs * heads;
   plan.num_slots =

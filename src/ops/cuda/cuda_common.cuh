@@ -27,6 +27,7 @@ void check(cudaError_t status, const char* what);
 // One for the process, as CUDA's rule is: while any stream records, nobody waits for all of the device.
 std::mutex& recording_mutex();
 void wait_for_device(const char* what);  // throws Error(kDevice)
+int count_multiprocessors();             // throws Error(kDevice)
 
 // What one rank has on its GPU: Context::state.
 struct State {

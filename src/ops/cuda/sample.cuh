@@ -9,8 +9,8 @@
 // max(b, 1) 2^-32 <= u, and g = −ln(−ln(1 − u)) <= −ln u. So b > 2^s means u > e^(x − F) and x + g < F; s < 0 means that for
 // every b.
 //
-// 2^-10 covers what does not grow: gumbel_f32 exceeds −ln(max(b, 1) 2^-32) by less than 2^-16 (all 2^32 b were tried; two
-// logs within 2 ULP), exp2f errs by 2 ULP, float(b) and u by one rounding each. In relative errors v = 2^-24 of one rounding
+// 2^-10 covers what does not grow: gumbel_f32 exceeds −ln(max(b, 1) 2^-32) by less than 2^-16 (two logs within 2 ULP;
+// tests/ops/cuda/pruning_test.cu), exp2f errs by 2 ULP, float(b) and u by one rounding each. In relative errors v = 2^-24 of one rounding
 // (log2(e) has 1 v, too), x + g has 2 v |x|, logit · scale 3 v |x|, the sum s 1 v (|x| + |F|), offset 3 v |F|, all times
 // log2(e), and 200 v for the 32 and g: for |x| <= 2 |F| + 64 less than 24 v |F| + 800 v, which is less than
 // 2^-19 |F| + 2^-14. Beyond that no margin is needed: a negative x is below F by more than 64 and any noise (at most 22.2),

@@ -22,6 +22,13 @@ void wait_for_device(const char* what) {
   check(cudaDeviceSynchronize(), what);
 }
 
+int count_multiprocessors() {
+  int device = 0, count = 0;
+  check(cudaGetDevice(&device), "device");
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "device");
+  return count;
+}
+
 namespace {
 __global__ void probe_kernel() {}
 }  // namespace
@@ -30,9 +37,7 @@ State::State() {
   if (!lt.problem().empty())
     warn("cuda: " + lt.problem() + ", so products run in plain kernels, many times slower");
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
-  int device = 0;
-  check(cudaGetDevice(&device), "device");
-  check(cudaDeviceGetAttribute(&num_multiprocessors, cudaDevAttrMultiProcessorCount, device), "device");
+  num_multiprocessors = count_multiprocessors();
   cudaFuncAttributes attributes{};
   check(cudaFuncGetAttributes(&attributes, probe_kernel), "device");
   starts_early = attributes.ptxVersion >= 90;  // from PTX of an older one the kernels for Hopper are empty

@@ -9,6 +9,19 @@ namespace {
 
 using cuda::Pruning;
 
+// By which much of the margin is argued.
+TEST(Pruning, TheNoiseIsWithinItsBound) {
+  const auto exceeds = [](uint32_t bits) {
+    return double(gumbel_f32(bits)) + std::log(std::max(double(bits), 1.0) * 0x1p-32) >= 0x1p-16;
+  };
+  for (uint64_t bits = 0; bits < 1u << 20; ++bits) {
+    ASSERT_FALSE(exceeds(uint32_t(bits))) << bits;
+    ASSERT_FALSE(exceeds(uint32_t(~bits))) << uint32_t(~bits);
+  }
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 4099)
+    ASSERT_FALSE(exceeds(uint32_t(bits))) << bits;
+}
+
 TEST(Pruning, LeavesOutOnlyWhatIsBelowTheFloor) {
   const uint64_t seed = 7;
   int64_t num_left_out = 0, num_kept = 0;
