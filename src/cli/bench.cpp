@@ -259,6 +259,7 @@ int run_throughput(const ThroughputOptions& options) {
   std::map<RequestId, std::vector<TokenId>> answers;
   int64_t prompt_tokens = 0, output_tokens = 0, num_steps = 0;
   double device_busy = 0, device_idle = 0;
+  std::vector<double> host_times;  // of steps of decodes
   for (; llm.has_unfinished(); ++num_steps) {
     for (const RequestOutput& output : llm.step()) {
       check_output(output);
@@ -271,14 +272,20 @@ int run_throughput(const ThroughputOptions& options) {
     read.add(llm.last_step());
     device_busy += llm.last_step().device_busy;
     if (num_steps > 0) device_idle += llm.last_step().device_idle;
+    if (llm.last_step().num_prefill_tokens == 0)
+      host_times.push_back(llm.last_step().seconds - llm.last_step().waited);
   }
   const double busy_share = device_busy / (device_busy + device_idle);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const double host_time = host_times.empty() ? 0 : median(host_times);
   const double output_rate = double(output_tokens) / seconds,
                total_rate = double(prompt_tokens + output_tokens) / seconds,
                read_rate = read.gigabytes() / seconds;
   const int64_t preemptions = llm.scheduler().metrics().num_preemptions - preemptions_before;
   if (options.json) {
+    const auto or_null_on_host = [&](double value) {
+      return on_host(llm) ? ordered_json() : ordered_json(value);
+    };
     ordered_json result = describe(llm, options, "throughput", bandwidth);
     result.update({{"num_prompts", options.num_prompts},
                    {"prompt_tokens", prompt_tokens},
@@ -289,6 +296,9 @@ int run_throughput(const ThroughputOptions& options) {
                    {"read_gb_per_s", read_rate},
                    {"read_bandwidth_share", or_null(share_of(read_rate, bandwidth))},
                    {"device_busy_share", busy_share},
+                   {"host_s_per_decode_step", or_null_on_host(host_time)},
+                   {"memory_planned_bytes", or_null_on_host(double(llm.runner().memory_plan().total()))},
+                   {"memory_used_bytes", or_null_on_host(double(llm.runner().memory_used()))},
                    {"steps", num_steps},
                    {"preemptions", preemptions},
                    {"answers", answers_hash(answers)},
@@ -305,6 +315,7 @@ int run_throughput(const ThroughputOptions& options) {
   print_row("prompts and output", total_rate, "tok/s");
   print_read(read_rate, bandwidth);
   print_row("device busy", 100 * busy_share, "%");
+  if (!on_host(llm)) print_row("host, a decode step", 1e6 * host_time, "us");
   std::printf("  %-22s %s\n", "answers", answers_hash(answers).c_str());
   std::printf("  %-22s %s\n", "last logits", logits_hash(llm).c_str());
   return 0;

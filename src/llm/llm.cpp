@@ -58,7 +58,7 @@ struct LLM::State {
 
   RequestOutput make_output(const Sequence& sequence, Stream& stream) const;
   template <class Body>
-  const Batch& traced(StepTrace::Line line, std::string_view name, int64_t step, Body&& body);
+  const Batch* traced(StepTrace::Line line, std::string_view name, int64_t step, Body&& body);
   void launch(const Batch& batch, int64_t step);
   void collect(const Batch& batch);
   const Batch& run_step();
@@ -80,6 +80,7 @@ struct LLM::State {
   const Batch* running_step = nullptr;  // begun, its ids are not collected
   std::unique_ptr<StepTrace> trace;     // null: not wanted
   int64_t num_steps = 0;                // that were collected
+  Clock::duration waited{};             // in the step in hand, for the device
   StepStats last_step;
 };
 
@@ -216,34 +217,36 @@ void LLM::State::end_step(const std::exception& error) {
   scheduler->fail_all(failure);
 }
 
-// body gives the step's batch.
+// body gives the step's batch, or null.
 template <class Body>
-const Batch& LLM::State::traced(StepTrace::Line line, std::string_view name, int64_t step, Body&& body) {
+const Batch* LLM::State::traced(StepTrace::Line line, std::string_view name, int64_t step, Body&& body) {
   if (!trace) return body();
   const Clock::time_point begin = Clock::now();
-  const Batch& batch = body();
-  trace->add(line, name, begin, Clock::now(), step, batch.num_tokens());
+  const Batch* batch = body();
+  if (batch) trace->add(line, name, begin, Clock::now(), step, batch->num_tokens());
   return batch;
 }
 
 void LLM::State::launch(const Batch& batch, int64_t step) {
-  traced(StepTrace::Line::kLaunch, "launch", step, [&]() -> const Batch& {
+  traced(StepTrace::Line::kLaunch, "launch", step, [&] {
     runner->launch(batch);
-    return batch;
+    return &batch;
   });
 }
 
 void LLM::State::collect(const Batch& batch) {
+  const Clock::time_point begin = Clock::now();
   const std::span<const TokenId> ids = runner->collect();
+  const Clock::time_point now = Clock::now();  // a device that works behind has just ended the step
+  waited += now - begin;
   if (trace) {
-    const Clock::time_point now = Clock::now();  // a device that works behind has just ended the step
     const auto busy =
         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(runner->step_times().busy));
     trace->add(StepTrace::Line::kDevice, "step", now - busy, now, num_steps, batch.num_tokens());
   }
-  traced(StepTrace::Line::kScheduler, "update", num_steps, [&]() -> const Batch& {
+  traced(StepTrace::Line::kScheduler, "update", num_steps, [&] {
     scheduler->update(ids);
-    return batch;
+    return &batch;
   });
 }
 
@@ -251,14 +254,16 @@ void LLM::State::collect(const Batch& batch) {
 const Batch& LLM::State::run_step() {
   const Batch* batch = std::exchange(running_step, nullptr);
   if (!batch) {
-    batch = &traced(StepTrace::Line::kScheduler, "schedule", num_steps,
-                    [&]() -> const Batch& { return scheduler->schedule(); });
+    batch =
+        traced(StepTrace::Line::kScheduler, "schedule", num_steps, [&] { return &scheduler->schedule(); });
     if (batch->num_tokens() == 0) return *batch;
     launch(*batch, num_steps);
   }
   // First tokens do not wait until the step behind theirs is begun.
-  const Batch* ahead =
-      steps_ahead && batch->num_tokens() == batch->num_seqs() ? scheduler->schedule_ahead() : nullptr;
+  const Batch* ahead = nullptr;
+  if (steps_ahead && batch->num_tokens() == batch->num_seqs())
+    ahead = traced(StepTrace::Line::kScheduler, "schedule", num_steps + 1,
+                   [&] { return scheduler->schedule_ahead(); });
   std::exception_ptr failed;  // of the step behind: this one is still good
   try {
     if (ahead) launch(*ahead, num_steps + 1);
@@ -278,6 +283,7 @@ const Batch& LLM::State::run_step() {
 
 std::vector<RequestOutput> LLM::step() {
   const Clock::time_point start = Clock::now();
+  state_->waited = {};
   const Batch* scheduled = nullptr;
   try {
     scheduled = &state_->run_step();
@@ -303,6 +309,7 @@ std::vector<RequestOutput> LLM::step() {
                        .num_output_tokens = num_output_tokens(outputs),
                        .num_keys = std::accumulate(batch.seq_lens.begin(), batch.seq_lens.end(), int64_t{0}),
                        .seconds = std::chrono::duration<double>(Clock::now() - start).count(),
+                       .waited = std::chrono::duration<double>(state_->waited).count(),
                        .device_busy = state_->runner->step_times().busy,
                        .device_idle = state_->runner->step_times().idle};
   return outputs;
