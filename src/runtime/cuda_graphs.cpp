@@ -25,6 +25,13 @@ int CudaGraphs::padded_size(int num_seqs) const {
   return std::min((num_seqs + multiple - 1) / multiple * multiple, max_num_seqs_);
 }
 
+int CudaGraphs::num_sizes() const {
+  int count = 0, last = 0;
+  for (int num_seqs = 1; enabled_ && num_seqs <= std::min(max_num_seqs_, kMostSequences); ++num_seqs)
+    if (const int size = padded_size(num_seqs); size != last) ++count, last = size;
+  return count;
+}
+
 bool CudaGraphs::replay(int size) {
   const auto found = graphs_.find(size);
   if (found == graphs_.end()) return false;

@@ -21,6 +21,7 @@ class CudaGraphs {
   // With how many sequences a step of num_seqs is recorded: 1 to 8, then multiples of 8, then of 16, at most max_num_seqs. 0: a step
   // of so many is not recorded; it takes long enough without.
   int padded_size(int num_seqs) const;
+  int num_sizes() const;  // that can be recorded
 
   // Replays what was recorded for this size; false: nothing was.
   bool replay(int size);

@@ -15,8 +15,17 @@ struct MemoryPlan {
   size_t step_weight_bytes = 0;
   size_t activation_bytes = 0;  // the arena: the largest step
   size_t kv_block_bytes = 0;    // keys and values of one block, all layers
+  // Of a device's own memory, what its driver takes besides: the code of kernels, recorded steps, the rest of whole pages.
+  size_t driver_bytes = 0;
   int num_blocks = 0;
+
+  size_t total() const {
+    return weight_bytes + activation_bytes + size_t(num_blocks) * kv_block_bytes + driver_bytes;
+  }
 };
+
+// What the driver of a device of its own memory takes besides what it is asked for.
+size_t measure_driver(const ModelConfig& config, int num_graphs);
 
 // What a forward and the sampler of the largest step take from the arena: the forward is run with ops that do
 // nothing. The model's parameters are loaded; tp: the rank that it is of.

@@ -22,17 +22,17 @@ void check_memory_for(const Checkpoint& checkpoint, const std::filesystem::path&
 
 // What the KV cache may take, weights being loaded and activations still to come: on the host a part of what is there, of a
 // device's own memory what the user's share leaves.
-size_t room_for_kv(const RunnerConfig& config, size_t activation_bytes) {
+size_t room_for_kv(const RunnerConfig& config, const MemoryPlan& plan) {
   const Memory memory = config.ops->device->memory();
   if (memory.total == 0) return config.max_kv_bytes ? config.max_kv_bytes : memory.available / 4;
-  // The driver loads the code of kernels and of cuBLASLt when it is first used, has CUDA graphs, and gives memory in pieces of 2 MiB.
-  constexpr double kReserve = 512.0 * (1 << 20);
   const double share = config.gpu_memory_utilization * double(memory.total);
-  const double used = double(memory.total - memory.available) + double(activation_bytes) + kReserve;
+  const double used =
+      double(memory.total - memory.available) + double(plan.activation_bytes) + double(plan.driver_bytes);
   if (share <= used)
     fail(ErrorKind::kOutOfMemory, "gpu_memory_utilization: is ", config.gpu_memory_utilization, ", ",
          size_t(share) >> 20, " MiB, want more than the ", size_t(used) >> 20,
-         " MiB that are in use, weights, activations and 512 MiB for the driver included");
+         " MiB that are in use, weights, activations and ", plan.driver_bytes >> 20,
+         " MiB for the driver included");
   return size_t(share - used);
 }
 
@@ -40,7 +40,9 @@ size_t room_for_kv(const RunnerConfig& config, size_t activation_bytes) {
 
 ModelRunner::ModelRunner(const std::filesystem::path& model_folder, const ModelConfig& model_config,
                          const RunnerConfig& config)
-    : config_(config), ranks_(config.tensor_parallel_size) {
+    : config_(config),
+      ranks_(config.tensor_parallel_size),
+      available_before_(config.ops->device->memory().available) {
   constexpr auto kForever = ThreadRanks::Wait::kForever;  // a large model takes its time
   check_tensor_parallel_size(model_config, ranks_.size());
   workers_.resize(size_t(ranks_.size()));
@@ -68,6 +70,7 @@ void ModelRunner::plan_memory() {
     plan_.step_weight_bytes += plan.step_weight_bytes;
     plan_.activation_bytes += plan.activation_bytes;
     plan_.kv_block_bytes += plan.kv_block_bytes;
+    plan_.driver_bytes += plan.driver_bytes;
   }
   const BatchLimits limits = config_.batch_limits();
   const int64_t most = INT32_MAX / config_.block_size;  // a slot is an int32
@@ -84,7 +87,7 @@ void ModelRunner::plan_memory() {
     plan_.num_blocks = config_.num_blocks;
     return;
   }
-  const size_t room = room_for_kv(config_, plan_.activation_bytes);
+  const size_t room = room_for_kv(config_, plan_);
   const int64_t useful = std::min(most, limits.max_blocks * limits.max_num_seqs);
   plan_.num_blocks = int(std::min<int64_t>(useful, int64_t(room / plan_.kv_block_bytes)));
   if (plan_.num_blocks < 1)
@@ -129,6 +132,11 @@ int ModelRunner::num_threads() const {
   int count = 0;
   for (const auto& worker : workers_) count += worker->num_threads();
   return count;
+}
+
+size_t ModelRunner::memory_used() const {
+  const Memory memory = config_.ops->device->memory();
+  return memory.total > 0 && available_before_ > memory.available ? available_before_ - memory.available : 0;
 }
 
 size_t ModelRunner::arena_peak() const {

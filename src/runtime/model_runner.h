@@ -46,6 +46,8 @@ class ModelRunner {
     return workers_[0]->step_times();
   }                                                        // of the last step that was collected, on rank 0
   const MemoryPlan& memory_plan() const { return plan_; }  // of all ranks together
+  // Of a device's own memory, what this has taken by now; others' doings count too. 0: on the host
+  size_t memory_used() const;
   const OpTable& ops() const { return *config_.ops; }
   const Decoder& model(int rank = 0) const { return workers_[size_t(rank)]->model(); }
   int num_threads() const;
@@ -60,6 +62,7 @@ class ModelRunner {
   RunnerConfig config_;
   ThreadRanks ranks_;
   std::vector<std::unique_ptr<Worker>> workers_;  // one a rank
+  size_t available_before_ = 0;                   // this was made
   MemoryPlan plan_;
   int64_t num_logits_rows_ = 0;
 };

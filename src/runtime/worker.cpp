@@ -20,7 +20,9 @@ Worker::Worker(const ModelConfig& model_config, const RunnerConfig& config, Comm
       comm_(comm),
       threads_(std::max(1, config.num_threads / comm.size())),
       state_(make_state(*config.ops)),
-      model_(model_config, *config.ops->device, config.max_model_len, {comm.rank(), comm.size()}) {}
+      model_(model_config, *config.ops->device, config.max_model_len, {comm.rank(), comm.size()}),
+      graphs_(*config.ops->queue, state_.get(), config.max_num_seqs,
+              !config.enforce_eager && comm.size() == 1) {}
 
 Worker::State Worker::make_state(const OpTable& ops) {
   if (!ops.make_state) return {nullptr, [](void*) {}};
@@ -51,6 +53,8 @@ MemoryPlan Worker::measure() {
     plan.step_weight_bytes -= model_.embed_tokens().parameter().bytes();
   plan.activation_bytes = activation_bytes_ = measure_activations(
       *config_.ops, model_, {comm_.rank(), comm_.size()}, config_.batch_limits(), threads_.num_threads());
+  if (config_.ops->device->memory().total > 0)
+    plan.driver_bytes = measure_driver(model_.config(), graphs_.num_sizes());
   plan.kv_block_bytes =
       KvCache::block_bytes(*config_.ops, model_.config(), model_.num_kv_heads(), config_.block_size);
   return plan;
@@ -64,8 +68,6 @@ void Worker::allocate(int num_blocks) {
                                      config_.block_size);
   inputs_ = std::make_unique<InputBuffers>(*config_.ops, state_.get(), limits);
   for (auto& result : results_) result = std::make_unique<Result>(*config_.ops, limits.max_num_sampled);
-  graphs_ = std::make_unique<CudaGraphs>(*config_.ops->queue, state_.get(), config_.max_num_seqs,
-                                         !config_.enforce_eager && comm_.size() == 1);
 }
 
 Worker::Result::Result(const OpTable& ops, int64_t max_num_sampled)
@@ -127,13 +129,13 @@ void Worker::fetch_token_ids(Context& ctx) {
 
 // Decodes alone, each with a token of its own; a trace wants to see every tensor.
 bool Worker::can_replay(const Batch& batch) const {
-  if (!graphs_->enabled() || trace_ || graphs_->padded_size(batch.num_seqs()) == 0) return false;
+  if (!graphs_.enabled() || trace_ || graphs_.padded_size(batch.num_seqs()) == 0) return false;
   if (batch.num_tokens() != batch.num_seqs() || batch.num_block_copies() > 0) return false;
   return batch.all_need_logits();
 }
 
 void Worker::launch_decodes(const Batch& batch) {
-  const int size = graphs_->padded_size(batch.num_seqs());
+  const int size = graphs_.padded_size(batch.num_seqs());
   inputs_->upload_decodes(batch, size);
   ModelInput in = inputs_->model_input();
   in.kv = cache_->layers();
@@ -143,12 +145,12 @@ void Worker::launch_decodes(const Batch& batch) {
     const Arena::Scope scope(*arena_);
     project_and_sample(ctx, model_.forward(ctx, in));
   };
-  if (graphs_->replay(size)) {
+  if (graphs_.replay(size)) {
     outputs_ = recorded_.at(size);
   } else {
     step();
     recorded_[size] = outputs_;
-    graphs_->record(size, step);
+    graphs_.record(size, step);
   }
   outputs_.logits = outputs_.logits.slice(0, batch.num_sampled());
 }

@@ -98,7 +98,7 @@ class Worker {
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<InputBuffers> inputs_;
-  std::unique_ptr<CudaGraphs> graphs_;
+  CudaGraphs graphs_;
   struct Result {  // of a step that was begun
     Result(const OpTable& ops, int64_t max_num_sampled);
     DeviceBuffer ids;  // staging

@@ -43,6 +43,11 @@ TEST(CudaGraphs, SizesArePaddedToFew) {
     EXPECT_EQ(graphs.padded_size(num_seqs), want) << num_seqs;
   EXPECT_EQ(CudaGraphs(queue, &recorder, 20, true).padded_size(18), 20);
   EXPECT_EQ(CudaGraphs(queue, &recorder, 1000, true).padded_size(513), 0);
+
+  EXPECT_EQ(graphs.num_sizes(), 8 + 31 + 3);
+  EXPECT_EQ(CudaGraphs(queue, &recorder, 20, true).num_sizes(), 8 + 2);
+  EXPECT_EQ(CudaGraphs(queue, &recorder, 1000, true).num_sizes(), 8 + 31 + 16);
+  EXPECT_EQ(CudaGraphs(queue, &recorder, 300, false).num_sizes(), 0);
 }
 
 TEST(CudaGraphs, ASizeIsReplayedOnceItWasRecorded) {

@@ -99,6 +99,22 @@ TEST_F(MemoryPlanTest, BlocksHoldWholeGroupsOf16) {
   }
 }
 
+TEST_F(MemoryPlanTest, TheHostHasNoDriver) {
+  const ModelRunner runner = make_runner(config_);
+  const MemoryPlan& plan = runner.memory_plan();
+  EXPECT_EQ(plan.driver_bytes, 0u);
+  EXPECT_EQ(plan.total(), plan.weight_bytes + plan.activation_bytes + 9 * kTinyBlockBytes);
+  EXPECT_EQ(runner.memory_used(), 0u);
+}
+
+TEST_F(MemoryPlanTest, ADriverTakesPagesForEachLayerAndMemoryForEachGraph) {
+  const ModelConfig model = read_model_config(folder_.path());
+  ModelConfig deeper = model;
+  deeper.num_layers += 3;
+  EXPECT_EQ(measure_driver(deeper, 0) - measure_driver(model, 0), size_t{3} * 2 * (2 << 20));
+  EXPECT_EQ(measure_driver(model, 5) - measure_driver(model, 0), size_t{5} * (2 * 10 + 20) * 4096);
+}
+
 // Runs the largest step that the limits allow: every sequence sampled, by every filter, and every token
 // taken.
 size_t peak_of_largest_step(ModelRunner& runner, const RunnerConfig& config) {
