@@ -216,9 +216,9 @@ void time_attention(Bench& bench, Report& report) {
   struct Case {
     int64_t seqs, queries, keys;
   };
-  for (const Case& c :
-       {Case{1, 1, 128}, Case{1, 1, 1024}, Case{8, 1, 1024}, Case{64, 1, 1024}, Case{256, 1, 1024},
-        Case{1, 1, 8192}, Case{1, 1024, 1024}, Case{1, 4096, 4096}, Case{1, 2048, 16384}}) {
+  for (const Case& c : {Case{1, 1, 128}, Case{1, 1, 1024}, Case{8, 1, 1024}, Case{64, 1, 256},
+                        Case{64, 1, 1024}, Case{256, 1, 256}, Case{256, 1, 1024}, Case{1, 1, 8192},
+                        Case{1, 1024, 1024}, Case{1, 4096, 4096}, Case{1, 2048, 16384}}) {
     const int64_t blocks_each = (c.keys + kBlock - 1) / kBlock, num_blocks = c.seqs * blocks_each;
     std::vector<int32_t> table(static_cast<size_t>(num_blocks)), cu, lens(size_t(c.seqs), int32_t(c.keys));
     for (size_t i = 0; i < table.size(); ++i) table[i] = int32_t(i * 7919 % table.size());

@@ -139,7 +139,7 @@ time_to_start() {
 }
 
 # json_number FILE KEY [FACTOR]
-json_number() { python3 -c "import json, sys; print(f'{json.load(open(sys.argv[1]))[sys.argv[2]] * float(sys.argv[3]):.4g}')" "$1" "$2" "${3-1}"; }
+json_number() { python3 -c "import json, sys; print(f'{json.load(open(sys.argv[1]))[sys.argv[2]] * float(sys.argv[3]):.5g}')" "$1" "$2" "${3-1}"; }
 # Two sizes at three shares of the memory, then two processes at once: each runs in what the plan left it. The answers need no
 # weights that say something.
 run_at() {  # MODEL SHARE [REQUESTS]
@@ -171,6 +171,9 @@ bench() {
   "$nanovllm" bench throughput "$model" --device cuda --json >"$out" || return 1
   cat "$out"
   figure gpu.throughput.0.6b "$(json_number "$out" output_tok_per_s)" tok/s
+  figure gpu.busy "$(json_number "$out" device_busy_share 100)" %
+  figure gpu.memory.planned "$(json_number "$out" memory_planned_bytes 1e-6)" MB
+  figure gpu.memory.used "$(json_number "$out" memory_used_bytes 1e-6)" MB
   for context in 128 1024; do
     "$nanovllm" bench latency "$model" --device cuda --context $context --output-len 128 --json >"$out" || return 1
     cat "$out"
@@ -188,6 +191,7 @@ bench() {
     cat "$out"
     figure gpu.throughput.0.6b.batch$batch "$(json_number "$out" output_tok_per_s)" tok/s
   done
+  figure gpu.host_time.batch256 "$(json_number "$out" host_s_per_decode_step 1e6)" "us a step"
   "$nanovllm" bench latency "$model" --device cuda --context 16000 --output-len 1 --company 64 --json >"$out" || return 1
   cat "$out"
   figure gpu.company64.between_tokens "$(json_number "$out" company_time_between_tokens_s 1000)" ms

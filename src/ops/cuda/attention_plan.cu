@@ -57,14 +57,14 @@ __global__ void __launch_bounds__(kThreads) plan_kernel(PlanParams p) {
     total.y += sums.all.y;
   }
   const int most_uncut = total.y > p.plan.num_slots ? INT_MAX  // more results than can be kept
-                         : p.num_seqs * p.num_kv_heads <= p.plan.grid ? kShortChunks
-                                                                      : 0;
-  if (threadIdx.x == 0) {
-    *p.plan.num_pieces = total.x;
-    *p.plan.most_uncut = most_uncut;
-  }
+                                                    : kShortChunks;
+  if (threadIdx.x == 0) *p.plan.num_pieces = total.x;
   __syncthreads();
-  for (int span = threadIdx.x; span < p.plan.grid && total.x > 0; span += kThreads) {
+  for (int span = threadIdx.x; span <= p.plan.grid; span += kThreads) {
+    if (span == p.plan.grid || total.x == 0) {
+      p.plan.starts[span] = {{total.x, 0, 0, p.num_seqs}, 0, 0};
+      continue;
+    }
     const int begin = p.plan.begin_of(span, total.x);
     int index = last_at_or_before(p.num_seqs, begin, [&](int i) { return p.plan.sequences[i].first_piece; });
     PlannedSequence sequence = p.plan.sequences[index];
@@ -102,8 +102,7 @@ DecodePlan decode_plan(void* memory, const AttentionMeta& meta, const KvLayer& c
     plan.bytes += (size_t(count) * sizeof(Element) + 127) / 128 * 128;
   };
   take(plan.num_pieces, 1);
-  take(plan.most_uncut, 1);
-  take(plan.starts, plan.grid);
+  take(plan.starts, plan.grid + 1);
   take(plan.sequences, num_seqs);
   take(plan.counted, num_seqs * heads);
   take(plan.states, plan.num_slots * group);

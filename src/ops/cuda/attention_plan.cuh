@@ -11,9 +11,8 @@ namespace nanovllm::cuda {
 
 // Places in the row are counted in pieces of 16 keys.
 constexpr int kPieceKeys = 16, kChunkPieces = kAttentionChunk / kPieceKeys;
-// Joining what two thread blocks have takes longer than a second chunk: where there are thread blocks for all, sequences of so
-// many chunks are not cut.
-constexpr int kShortChunks = 2;
+// Joining what two thread blocks have takes longer than a chunk or two more for one of them: sequences of so many are not cut.
+constexpr int kShortChunks = 3;
 
 struct PlannedSequence {
   int32_t first_piece;  // in the row, of its first kv head
@@ -29,8 +28,7 @@ struct SpanStart {  // where a span's first chunk is
 // Views into AttentionMeta::plan.
 struct DecodePlan {
   int32_t* num_pieces;         // [1]     of the row
-  int32_t* most_uncut;         // [1]     a sequence of no more chunks is all of the span in which it begins
-  SpanStart* starts;           // [grid]  of spans that have a chunk
+  SpanStart* starts;           // [grid + 1]  each span ends where the next one starts
   PlannedSequence* sequences;  // [num_seqs]
   int32_t* counted;            // [num_seqs, num_kv_heads]  chunks whose results are there; zero between ops
   float2* states;              // [num_slots, group]  maximum and sum

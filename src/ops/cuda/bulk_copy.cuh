@@ -2,6 +2,8 @@
 // mbarrier and cp.async.bulk). For compute capability 9.0 and later.
 #pragma once
 
+#include <cuda.h>
+
 #include "ops/cuda/cuda_common.cuh"
 
 namespace nanovllm::cuda {
@@ -50,6 +52,27 @@ __device__ inline void bulk_copy(uint32_t shared, const void* global, uint32_t b
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, "
       "[%3], %4;" ::"r"(shared),
       "l"(global), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
+      : "memory");
+}
+// A box of a tensor map (PTX ISA 8.0, section on tensors), which is a kernel's __grid_constant__ parameter: from these coordinates
+// on, the innermost first. What lies outside of the tensor comes as zeros; the barrier hears of all the box's bytes.
+__device__ inline void prefetch_map(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+__device__ inline void copy_box(uint32_t shared, const CUtensorMap& map, int c0, int c1, int c2,
+                                uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%2, %3, %4}], [%5];" ::"r"(shared),
+      "l"(&map), "r"(c0), "r"(c1), "r"(c2), "r"(shared_address(barrier))
+      : "memory");
+}
+__device__ inline void copy_box(uint32_t shared, const CUtensorMap& map, int c0, int c1, int c2, int c3,
+                                uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared),
+      "l"(&map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(shared_address(barrier))
       : "memory");
 }
 

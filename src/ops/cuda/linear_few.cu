@@ -1,101 +1,121 @@
-// Products of few tokens (ops/linear.h) on Hopper: reading the weights is all their time, and it begins before the kernel that
+// Products of few tokens (ops/linear.h) on Hopper: reading the weights is most of their time, and it begins before the kernel that
 // makes x is complete (launch.cuh).
 //
-// A thread block has 16 to 64 rows of one segment's weights and all tokens. Some warps copy weights, some tokens, in stages of
-// 128 k through a ring; the others, a warp 16 rows and all or half of the tokens, run the chain: mma.sync m16n8k16 over K in
-// order from zero, weights as the first operand (which is first changes no bit).
+// A thread block takes tiles of 16 to 64 rows of one segment's weights, one after the other, and all tokens. One warp has the copy
+// engine bring weights, one tokens, 128 k at a time, each through a ring of its own that goes on over the tiles; the others, a warp
+// 16 rows and all or half of the tokens, run the chain: mma.sync m16n8k16 over K in order from zero, weights as the first
+// operand (which is first changes no bit). Hopper's wgmma gives the same bits, and takes twice as long for each step of a chain.
 #include "ops/cuda/bulk_copy.cuh"
 #include "ops/cuda/kernels.cuh"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/linear_few.cuh"
 #include "ops/cuda/mma.cuh"
 #include "ops/cuda/silu_and_mul.cuh"
+#include "ops/cuda/tensor_map.h"
 
 namespace nanovllm::cuda {
 namespace {
 
-constexpr int kStageK = 128, kRowBytes = kStageK * 2, kMaxStages = 8;
-constexpr int kWeightWarps = 4, kMaxRowTiles = 4;
-constexpr size_t kRingBytes = size_t{100} << 10;
-// Where all thread blocks can run at once, each is to have a multiprocessor of its own, to read at its full rate. So much shared
-// memory is asked for that of two products in a row, one of them row-parallel (o, down), a block of each fits a multiprocessor,
-// which so has the second's weights on their way earlier, but not two of the second beside one of the first.
-constexpr size_t kColumnParallelBytes = kRingBytes, kRowParallelBytes = size_t{115} << 10;
-// A stage is refilled when the next has been waited for.
-static_assert(kRingBytes / (size_t(16 * kMaxRowTiles + kFewTokens) * kRowBytes) >= 2);
+constexpr int kBoxK = 64, kStageBoxes = 2, kStageK = kStageBoxes * kBoxK, kRowBytes = kStageK * 2;
+constexpr int kMaxStages = 16, kMaxRowTiles = 4;
 
-constexpr int token_warps(int tokens) { return tokens >= 32 ? 2 : 1; }                 // that share 16 rows
-constexpr int copying_warps(int tokens) { return tokens / 16 < 1 ? 1 : tokens / 16; }  // of tokens
+constexpr int token_warps(int tokens) { return tokens >= 32 ? 2 : 1; }  // that share 16 rows
+
+// What a thread block asks for of shared memory, as measured with whole steps. Up to 8 tokens blocks of two products in a row share a
+// multiprocessor, so that the second's weights are on their way early; with more they would disturb each other's reading of tokens,
+// and so much is asked for that each has a multiprocessor of its own, as have blocks whose weights do not fit.
+constexpr int kSharingBytes = 96 << 10, kAloneBytes = 113 << 10, kLongBytes = 144 << 10;
+constexpr int kTokenBytes = 64 << 10;  // of these, at most so much for tokens, where weights could use it
 
 template <class T>
 struct FewParams {
+  CUtensorMap weight_map, x_map;
   void* out;
-  const T *x, *weight;
   const float* bias;
-  int num_tokens, num_outputs, segment;
-  int64_t k, x_stride, out_stride, segment_stride;
-  bool is_f32;                        // out
-  int row_tiles = 0, num_stages = 0;  // of a block: tiles of 16 rows, stages of its ring
+  int num_outputs, num_tokens, segment;
+  int64_t out_stride, segment_stride;
+  bool is_f32;  // out
+  // Of all segments, of one; of a tile: weight rows, and outputs, which of a gated product are half as many: of 16 rows 8 are of
+  // gate and 8 of up, so that a thread has both of an output.
+  int num_tiles, segment_tiles, rows, tile_outputs;
+  int num_weight_stages, num_x_stages;
 };
 
 #if __CUDA_ARCH__ >= 900
 
-constexpr int kPieces = kStageK / 8, kSteps = kStageK / 16;  // of a row
+constexpr int kSteps = kStageK / 16;
 
-// Pieces of 16 bytes change places by row, so that ldmatrix finds eight rows in different banks.
-__device__ uint32_t piece_at(int row, int piece) {
-  return uint32_t(row * kPieces + (piece ^ (row % 8))) * 16;
-}
-
-// What one of kThreads threads copies of every stage: a piece of each of its rows. Rows that are not there are left as they are
-// (no other row's sums depend on them); behind the last k come zeros.
-template <class T, int kThreads, int kMaxRows>
-class Copies {
- public:
-  // source(row): where a row of the segment begins, or null.
-  template <class Source>
-  __device__ Copies(int thread, int num_rows, Source&& source) : piece_(thread % kPieces) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int row = thread / kPieces + i * kRowsAtOnce;
-      from_[i] = row < num_rows ? source(row) : nullptr;
-      to_[i] = piece_at(row, piece_);
-    }
+struct Ring {  // where a warp is in it
+  int stage = 0;
+  uint32_t parity = 0;
+  __device__ void advance(int num_stages) {
+    if (++stage == num_stages) stage = 0, parity ^= 1;
   }
-
-  // The stage from k on, of a segment that ends at `end`; barrier: told when all is there.
-  __device__ void copy(uint32_t shared, int k, int end, uint64_t* barrier) const {
-    k += 8 * piece_;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i)
-      if (from_[i]) copy_16_bytes_async(shared + to_[i], k < end ? from_[i] + k : from_[i], k < end);
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
-                 : "memory");
-  }
-
- private:
-  static constexpr int kRowsAtOnce = kThreads / kPieces, kCount = kMaxRows / kRowsAtOnce;
-  int piece_;
-  const T* from_[kCount];
-  uint32_t to_[kCount];
 };
 
-// One step's 16 k of 16 rows and 8 kTiles tokens, pieces 2 step and 2 step + 1 of a stage.
-template <int kTiles>
+struct Barriers {
+  uint64_t full[kMaxStages], empty[kMaxStages];
+
+  __device__ void init(int num_stages, int num_readers) {
+    for (int i = 0; i < num_stages; ++i) {
+      init_barrier(&full[i], 1);
+      init_barrier(&empty[i], num_readers);
+    }
+  }
+};
+
+struct Tile {
+  int first_out, segment;
+};
+
+// This thread block's tiles, one after the other.
+template <class T, class Body>
+__device__ void for_each_tile(const FewParams<T>& p, Body&& body) {
+  for (int i = int(blockIdx.x); i < p.num_tiles; i += int(gridDim.x))
+    body(Tile{i % p.segment_tiles * p.tile_outputs, i / p.segment_tiles});
+}
+
+// The lane that has the copy engine fill a ring with all that these tiles need: copy(tile, k, shared address, barrier) brings a box.
+template <class T, class Copy>
+__device__ void fill(const FewParams<T>& p, Barriers& barriers, int num_stages, uint32_t ring,
+                     uint32_t stage_bytes, Copy&& copy) {
+  Ring at;
+  for_each_tile(p, [&](const Tile& tile) {
+    for (int first_k = 0; first_k < p.segment; first_k += kStageK) {
+      wait_for_phase(&barriers.empty[at.stage], at.parity ^ 1);  // at once in the first round
+      expect_bytes(&barriers.full[at.stage], stage_bytes);
+      for (int box = 0; box < kStageBoxes; ++box)
+        copy(tile, first_k + box * kBoxK,
+             ring + uint32_t(at.stage) * stage_bytes + uint32_t(box) * (stage_bytes / kStageBoxes),
+             &barriers.full[at.stage]);
+      at.advance(num_stages);
+    }
+  });
+}
+
+// Where a stage of so many rows has the 16-byte piece `piece` of a row: rows of a box are 128 bytes, and pieces change places by row
+// (tensor_map.h), so that ldmatrix finds eight rows in different banks.
+__device__ uint32_t piece_at(int rows, int row, int piece) {
+  return uint32_t((piece / 8 * rows + row) * kBoxK * 2 + ((piece % 8) ^ (row % 8)) * 16);
+}
+
+// One step's 16 k of 16 rows and 8 kTiles of kTokens tokens, pieces 2 step and 2 step + 1 of a stage.
+template <int kTokens, int kTiles>
 struct Operands {
   uint32_t a[4], b[kTiles][2];
 
-  __device__ void load(uint32_t weights, uint32_t x, int first_row, int first_token, int step) {
+  __device__ void load(uint32_t weights, int rows, int first_row, uint32_t x, int first_token, int step) {
     const int lane = threadIdx.x % 32;
-    load_4_matrices(a, weights + piece_at(first_row + lane % 16, 2 * step + lane / 16));
+    load_4_matrices(a, weights + piece_at(rows, first_row + lane % 16, 2 * step + lane / 16));
     if constexpr (kTiles == 1) {
-      load_2_matrices(b[0][0], b[0][1], x + piece_at(first_token + lane % 8, 2 * step + lane / 8 % 2));
+      load_2_matrices(b[0][0], b[0][1],
+                      x + piece_at(kTokens, first_token + lane % 8, 2 * step + lane / 8 % 2));
     } else {
 #pragma unroll
       for (int n = 0; n < kTiles; n += 2) {
         uint32_t two[4];
-        load_4_matrices(
-            two, x + piece_at(first_token + n * 8 + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
+        load_4_matrices(two, x + piece_at(kTokens, first_token + n * 8 + lane / 16 * 8 + lane % 8,
+                                          2 * step + lane / 8 % 2));
         b[n][0] = two[0], b[n][1] = two[1], b[n + 1][0] = two[2], b[n + 1][1] = two[3];
       }
     }
@@ -111,170 +131,176 @@ struct Operands {
 #endif
 
 template <class T, int kTokens, bool kGated>
-__global__ void __launch_bounds__(512) few_tokens_kernel(const __grid_constant__ FewParams<T> p) {
+__global__ void __launch_bounds__(320, 1) few_tokens_kernel(const __grid_constant__ FewParams<T> p) {
 #if __CUDA_ARCH__ >= 900
-  constexpr int kTokenWarps = token_warps(kTokens), kCopyThreads = 32 * copying_warps(kTokens),
-                kWeightThreads = 32 * kWeightWarps, kTiles = kTokens / 8 / kTokenWarps;
-  extern __shared__ __align__(128) unsigned char ring[];
-  __shared__ uint64_t full[kMaxStages], empty[kMaxStages];
+  extern __shared__ __align__(1024) unsigned char rings[];
+  __shared__ Barriers weight_barriers, x_barriers;
   let_next_start();
-  const int num_computing = 32 * p.row_tiles * kTokenWarps, rows = 16 * p.row_tiles;
+  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
+  const int num_compute_warps = int(blockDim.x) / 32 - 2, rows = p.rows;
+  const uint32_t weight_bytes = uint32_t(rows) * kRowBytes, x_bytes = kTokens * kRowBytes;
+  const uint32_t weight_ring = shared_address(rings),
+                 x_ring = weight_ring + uint32_t(p.num_weight_stages) * weight_bytes;
   if (threadIdx.x == 0) {
-    for (int i = 0; i < p.num_stages; ++i) {
-      init_barrier(&full[i], kWeightThreads + kCopyThreads);
-      init_barrier(&empty[i], num_computing / 32);
-    }
+    weight_barriers.init(p.num_weight_stages, num_compute_warps);
+    x_barriers.init(p.num_x_stages, num_compute_warps);
     publish_barriers();
   }
   __syncthreads();
-  const uint32_t base = shared_address(ring), stage_bytes = uint32_t(rows + kTokens) * kRowBytes;
-  // Gated: half as many outputs as rows; of 16 rows 8 are of gate and 8 of up, so that a thread has both of an output.
-  const int first_out = int(blockIdx.x) * (kGated ? rows / 2 : rows), first_k = int(blockIdx.y) * p.segment;
-  const int num_steps = (p.segment + kStageK - 1) / kStageK;
-  const auto refill = [&](int step) {  // its slot, once it is empty
-    const int slot = step % p.num_stages, round = step / p.num_stages;
-    if (round > 0) wait_for_phase(&empty[slot], uint32_t(round - 1) % 2);
-    return slot;
-  };
-
-  const int thread = int(threadIdx.x) - num_computing;
-  if (thread >= kCopyThreads) {
-    const T* weight = p.weight + first_k;
-    const Copies<T, kWeightThreads, 16 * kMaxRowTiles> copies(
-        thread - kCopyThreads, rows, [&](int row) -> const T* {
-          const int out = first_out + (kGated ? row / 16 * 8 + row % 8 : row);
-          if (out >= p.num_outputs) return nullptr;
-          return weight + (kGated && row % 16 >= 8 ? out + p.num_outputs : out) * p.k;
-        });
-    for (int step = 0; step < num_steps; ++step) {
-      const int slot = refill(step);
-      copies.copy(base + uint32_t(slot) * stage_bytes, step * kStageK, p.segment, &full[slot]);
-    }
-    wait_for_all_copies();
+  if (warp == num_compute_warps) {
+    if (lane != 0) return;
+    prefetch_map(p.weight_map);
+    fill(p, weight_barriers, p.num_weight_stages, weight_ring, weight_bytes,
+         [&](const Tile& tile, int k, uint32_t to, uint64_t* barrier) {
+           if constexpr (kGated)
+             copy_box(to, p.weight_map, k, 0, 0, tile.first_out / 8, barrier);
+           else
+             copy_box(to, p.weight_map, k, tile.segment, tile.first_out, barrier);
+         });
     return;
   }
-  if (thread >= 0) {
-    const Copies<T, kCopyThreads, kTokens> copies(
-        thread, p.num_tokens, [&](int token) { return p.x + token * p.x_stride + first_k; });
+  if (warp == num_compute_warps + 1) {
+    if (lane != 0) return;
+    prefetch_map(p.x_map);
     wait_for_previous();
-    for (int step = 0; step < num_steps; ++step) {
-      const int slot = refill(step);
-      copies.copy(base + uint32_t(slot) * stage_bytes + uint32_t(rows) * kRowBytes, step * kStageK, p.segment,
-                  &full[slot]);
-    }
-    wait_for_all_copies();
+    fill(p, x_barriers, p.num_x_stages, x_ring, x_bytes,
+         [&](const Tile& tile, int k, uint32_t to, uint64_t* barrier) {
+           copy_box(to, p.x_map, k, tile.segment, 0, barrier);
+         });
     return;
   }
 
-  const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
-  const int warp_row = warp / kTokenWarps * 16, warp_token = warp % kTokenWarps * (8 * kTiles);
-  float sums[kTiles][4] = {};
-  // Operands are loaded one step ahead of their use.
-  Operands<kTiles> operands[2];
-  const auto load = [&](Operands<kTiles>& to, uint32_t weights, int i) {
-    to.load(weights, weights + uint32_t(rows) * kRowBytes, warp_row, warp_token, i);
+  constexpr int kTokenWarps = token_warps(kTokens), kTiles = kTokens / 8 / kTokenWarps;
+  const int first_row = warp / kTokenWarps * 16, warp_token = warp % kTokenWarps * (8 * kTiles);
+  Operands<kTokens, kTiles> operands[2];  // loaded one step ahead of their use
+  Ring weights, x;
+  const auto load = [&](Operands<kTokens, kTiles>& to, int i) {
+    to.load(weight_ring + uint32_t(weights.stage) * weight_bytes, rows, first_row,
+            x_ring + uint32_t(x.stage) * x_bytes, warp_token, i);
   };
-  int slot = 0;
-  uint32_t parity = 0, weights = base;
-  wait_for_phase(&full[0], 0);
-  load(operands[0], weights, 0);
-  for (int step = 0; step < num_steps; ++step) {
-    const int left = (p.segment - step * kStageK + 15) / 16;
-    const int next_slot = slot + 1 == p.num_stages ? 0 : slot + 1;
-    const uint32_t next_parity = next_slot == 0 ? parity ^ 1 : parity,
-                   next_weights = base + uint32_t(next_slot) * stage_bytes;
-    if (left >= kSteps) {
+  const auto wait_for_stage = [&] {
+    wait_for_phase(&weight_barriers.full[weights.stage], weights.parity);
+    wait_for_phase(&x_barriers.full[x.stage], x.parity);
+  };
+  for_each_tile(p, [&](const Tile& tile) {
+    float sums[kTiles][4] = {};
+    wait_for_stage();
+    load(operands[0], 0);
+    for (int first_k = 0; first_k < p.segment; first_k += kStageK) {
 #pragma unroll
-      for (int i = 0; i < kSteps; ++i) {
+      for (int i = 0; i < kSteps; ++i) {  // behind the segment's end are zeros, which change no sum
         if (i + 1 < kSteps) {
-          load(operands[(i + 1) % 2], weights, i + 1);
-        } else if (step + 1 < num_steps) {
-          wait_for_phase(&full[next_slot], next_parity);
-          load(operands[0], next_weights, 0);
+          load(operands[(i + 1) % 2], i + 1);
+        } else {
+          __syncwarp();
+          if (lane == 0) {  // all of the stage is loaded
+            arrive(&weight_barriers.empty[weights.stage]);
+            arrive(&x_barriers.empty[x.stage]);
+          }
+          weights.advance(p.num_weight_stages);
+          x.advance(p.num_x_stages);
+          if (first_k + kStageK < p.segment) {
+            wait_for_stage();
+            load(operands[0], 0);
+          }
         }
         operands[i % 2].template add_to<T>(sums);
       }
-    } else {  // the last
-      operands[0].template add_to<T>(sums);
-      for (int i = 1; i < left; ++i) {
-        load(operands[0], weights, i);
-        operands[0].template add_to<T>(sums);
-      }
     }
-    if (step + p.num_stages < num_steps) {  // what comes there next may be copied
-      __syncwarp();
-      if (lane == 0) arrive(&empty[slot]);
-    }
-    slot = next_slot, parity = next_parity, weights = next_weights;
-  }
 
-  const auto with_bias = [&](float sum, int row) {
-    return p.bias && blockIdx.y == 0 ? sum + p.bias[row] : sum;
-  };
+    const auto with_bias = [&](float sum, int row) {
+      return p.bias && tile.segment == 0 ? sum + p.bias[row] : sum;
+    };
 #pragma unroll
-  for (int n = 0; n < kTiles; ++n)
+    for (int n = 0; n < kTiles; ++n)
 #pragma unroll
-    for (int i = 0; i < (kGated ? 2 : 4); ++i) {
-      const int out = first_out + (kGated ? warp_row / 2 : warp_row) + lane / 4 + i / 2 * 8,
-                token = warp_token + n * 8 + lane % 4 * 2 + i % 2;
-      if (out >= p.num_outputs || token >= p.num_tokens) continue;
-      const int64_t at = blockIdx.y * p.segment_stride + token * p.out_stride + out;
-      if constexpr (kGated) {
-        const T gate = round_to<T>(with_bias(sums[n][i], out)),
-                up = round_to<T>(with_bias(sums[n][i + 2], out + p.num_outputs));
-        static_cast<T*>(p.out)[at] = silu_and_mul_of(gate, up);
-      } else {
-        const float value = with_bias(sums[n][i], out);
-        if (p.is_f32)
-          static_cast<float*>(p.out)[at] = value;
-        else
-          static_cast<T*>(p.out)[at] = round_to<T>(value);
+      for (int i = 0; i < (kGated ? 2 : 4); ++i) {
+        const int out = tile.first_out + (kGated ? first_row / 2 : first_row) + lane / 4 + i / 2 * 8,
+                  token = warp_token + n * 8 + lane % 4 * 2 + i % 2;
+        if (out >= p.num_outputs || token >= p.num_tokens) continue;
+        const int64_t at = tile.segment * p.segment_stride + token * p.out_stride + out;
+        if constexpr (kGated) {
+          const T gate = round_to<T>(with_bias(sums[n][i], out)),
+                  up = round_to<T>(with_bias(sums[n][i + 2], out + p.num_outputs));
+          static_cast<T*>(p.out)[at] = silu_and_mul_of(gate, up);
+        } else {
+          const float value = with_bias(sums[n][i], out);
+          if (p.is_f32)
+            static_cast<float*>(p.out)[at] = value;
+          else
+            static_cast<T*>(p.out)[at] = round_to<T>(value);
+        }
       }
-    }
+  });
 #endif
 }
 
-// Tiles of 16 rows in a block: such that the multiprocessor with most rows has least.
-int choose_row_tiles(int num_tiles, int num_segments, int num_multiprocessors) {
+struct ProductOf {  // weight and x
+  const void *x, *weight;
+  DType dtype;
+  int num_tokens, num_outputs, num_segments, segment;
+  int64_t k, x_stride;
+};
+
+// Rows of a tile, by 16: such that the multiprocessor with most rows has least.
+int choose_row_tiles(int num_row_tiles, int num_segments, int num_multiprocessors) {
   int best = 0, least = 0;
-  for (int tiles = kMaxRowTiles; tiles >= 1; --tiles) {
-    const int blocks = (num_tiles + tiles - 1) / tiles * num_segments;
-    const int rows = (blocks + num_multiprocessors - 1) / num_multiprocessors * tiles;
-    if (best == 0 || rows < least) best = tiles, least = rows;
+  for (int count = kMaxRowTiles; count >= 1; --count) {
+    const int tiles = (num_row_tiles + count - 1) / count * num_segments;
+    const int rows = (tiles + num_multiprocessors - 1) / num_multiprocessors * count;
+    if (best == 0 || rows < least) best = count, least = rows;
   }
   return best;
 }
 
 template <class T, int kTokens, bool kGated>
-void launch(Context& ctx, FewParams<T> p, int num_segments) {
-  const State& state = state_of(ctx);
+void launch(Context& ctx, FewParams<T> p, const ProductOf& o) {
   constexpr int kTileOutputs = kGated ? 8 : 16;
-  p.row_tiles = choose_row_tiles((p.num_outputs + kTileOutputs - 1) / kTileOutputs, num_segments,
-                                 state.num_multiprocessors);
-  const size_t stage_bytes = size_t(16 * p.row_tiles + kTokens) * kRowBytes;
-  p.num_stages = std::min({kMaxStages, int(kRingBytes / stage_bytes), (p.segment + kStageK - 1) / kStageK});
-  const dim3 grid(blocks_for(p.num_outputs, kTileOutputs * p.row_tiles), unsigned(num_segments));
-  size_t shared_bytes = size_t(p.num_stages) * stage_bytes;
-  if (grid.x * grid.y <= unsigned(state.num_multiprocessors))
-    shared_bytes = num_segments > 1 ? kRowParallelBytes : kColumnParallelBytes;
-  const int warps = p.row_tiles * token_warps(kTokens) + copying_warps(kTokens) + kWeightWarps;
-  launch_early(ctx, few_tokens_kernel<T, kTokens, kGated>, grid, 32 * unsigned(warps), shared_bytes, p);
+  const int num_multiprocessors = state_of(ctx).num_multiprocessors;
+  const int row_tiles = choose_row_tiles((o.num_outputs + kTileOutputs - 1) / kTileOutputs, o.num_segments,
+                                         num_multiprocessors);
+  p.rows = 16 * row_tiles;
+  p.tile_outputs = kTileOutputs * row_tiles;
+  p.segment_tiles = int(blocks_for(o.num_outputs, p.tile_outputs));
+  p.num_tiles = p.segment_tiles * o.num_segments;
+  const int most_tiles = int(blocks_for(p.num_tiles, num_multiprocessors));  // of a block
+
+  const int num_steps = (o.segment + kStageK - 1) / kStageK;
+  const int weight_bytes = p.rows * kRowBytes, x_bytes = kTokens * kRowBytes;
+  const bool is_long = most_tiles > 1 || num_steps * weight_bytes > kSharingBytes;
+  const int budget = is_long ? kLongBytes : kTokens <= 8 ? kSharingBytes : kAloneBytes;
+  const auto stages_in = [&](int bytes, int stage_bytes) {
+    const int most = is_long ? kMaxStages : std::min(num_steps, kMaxStages);
+    return std::clamp(bytes / stage_bytes, std::min(2, most), most);
+  };
+  p.num_weight_stages = stages_in(budget - std::min(num_steps * x_bytes, kTokenBytes), weight_bytes);
+  p.num_x_stages = stages_in(budget - p.num_weight_stages * weight_bytes, x_bytes);
+
+  const int64_t k = o.k, segment = o.segment, segments = o.num_segments;
+  p.x_map = make_tensor_map(o.dtype, o.x, {segment, segments, o.num_tokens}, {segment, o.x_stride},
+                            {kBoxK, 1, kTokens});
+  p.weight_map = kGated ? make_tensor_map(o.dtype, o.weight, {k, 8, 2, o.num_outputs / 8},
+                                          {k, o.num_outputs * k, 8 * k}, {kBoxK, 8, 2, row_tiles})
+                        : make_tensor_map(o.dtype, o.weight, {segment, segments, o.num_outputs}, {segment, k},
+                                          {kBoxK, 1, p.rows});
+  launch_early(ctx, few_tokens_kernel<T, kTokens, kGated>, blocks_for(p.num_tiles, most_tiles),
+               32 * unsigned(row_tiles * token_warps(kTokens) + 2), size_t(budget), p);
   check_launch("linear");
 }
 
 template <bool kGated, class T>
-void launch_for_tokens(Context& ctx, const FewParams<T>& p, int num_segments) {
-  p.num_tokens <= 8    ? launch<T, 8, kGated>(ctx, p, num_segments)
-  : p.num_tokens <= 16 ? launch<T, 16, kGated>(ctx, p, num_segments)
-  : p.num_tokens <= 32 ? launch<T, 32, kGated>(ctx, p, num_segments)
-                       : launch<T, 64, kGated>(ctx, p, num_segments);
+void launch_for_tokens(Context& ctx, const FewParams<T>& p, const ProductOf& o) {
+  o.num_tokens <= 8    ? launch<T, 8, kGated>(ctx, p, o)
+  : o.num_tokens <= 16 ? launch<T, 16, kGated>(ctx, p, o)
+  : o.num_tokens <= 32 ? launch<T, 32, kGated>(ctx, p, o)
+                       : launch<T, 64, kGated>(ctx, p, o);
 }
 
 template <class T, bool kGated>
-bool allow_ring() {
+bool allow_rings() {
   for (auto* kernel : {few_tokens_kernel<T, 8, kGated>, few_tokens_kernel<T, 16, kGated>,
                        few_tokens_kernel<T, 32, kGated>, few_tokens_kernel<T, 64, kGated>})
-    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(kRowParallelBytes)) !=
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kLongBytes) !=
         cudaSuccess) {
       cudaGetLastError();  // it would be taken for the next op's
       return false;
@@ -282,28 +308,38 @@ bool allow_ring() {
   return true;
 }
 
-bool has_kernel(const Context& ctx, const Tensor& x, const Weight& weight, int64_t segment) {
+bool has_kernel(const Context& ctx, const ProductOf& o, DType weight_dtype) {
   const auto of_pieces = [](const void* data) { return reinterpret_cast<uint64_t>(data) % 16 == 0; };
-  return state_of(ctx).has_few_products && segment > 0 && x.shape[0] <= kFewTokens &&
-         weight.out_features <= kFewRows && weight.dtype == x.dtype && segment % 8 == 0 &&
-         x.stride[0] % 8 == 0 && of_pieces(x.data) && of_pieces(weight.data);
+  return state_of(ctx).has_few_products && o.segment > 0 && o.num_tokens <= kFewTokens &&
+         o.num_outputs <= kFewRows && weight_dtype == o.dtype && o.segment % 8 == 0 && o.x_stride % 8 == 0 &&
+         of_pieces(o.x) && of_pieces(o.weight);
+}
+
+ProductOf product_of(const Tensor& x, const Weight& weight, int64_t num_segments, int64_t num_outputs) {
+  return {.x = x.data,
+          .weight = weight.data,
+          .dtype = x.dtype,
+          .num_tokens = int(x.shape[0]),
+          .num_outputs = int(num_outputs),
+          .num_segments = int(num_segments),
+          .segment = int(x.shape[1] / num_segments),
+          .k = x.shape[1],
+          .x_stride = x.stride[0]};
 }
 
 template <class T>
-FewParams<T> few_params(const Tensor& out, const Tensor& x, const Weight& weight, const Tensor& bias) {
+FewParams<T> few_params(const Tensor& out, const Tensor& bias, const ProductOf& o) {
   const bool segments = out.rank == 3;
-  return {.out = out.data,
-          .x = x.ptr<T>(),
-          .weight = static_cast<const T*>(weight.data),
-          .bias = bias.defined() ? bias.ptr<float>() : nullptr,
-          .num_tokens = int(x.shape[0]),
-          .num_outputs = int(out.shape[segments ? 2 : 1]),
-          .segment = int(x.shape[1] / (segments ? out.shape[0] : 1)),
-          .k = x.shape[1],
-          .x_stride = x.stride[0],
-          .out_stride = out.stride[segments ? 1 : 0],
-          .segment_stride = segments ? out.stride[0] : 0,
-          .is_f32 = out.dtype == DType::kF32};
+  FewParams<T> p{};
+  p.out = out.data;
+  p.bias = bias.defined() ? bias.ptr<float>() : nullptr;
+  p.num_outputs = o.num_outputs;
+  p.num_tokens = o.num_tokens;
+  p.segment = o.segment;
+  p.out_stride = out.stride[segments ? 1 : 0];
+  p.segment_stride = segments ? out.stride[0] : 0;
+  p.is_f32 = out.dtype == DType::kF32;
+  return p;
 }
 
 template <class Body>
@@ -314,25 +350,25 @@ void with_16_bits(DType dtype, Body&& body) {
 }  // namespace
 
 bool linear_few(Context& ctx, const LinearArgs& a) {
-  const int64_t num_segments = a.out.rank == 3 ? a.out.shape[0] : 1;
-  if (!has_kernel(ctx, a.x, a.weight, a.x.shape[1] / num_segments)) return false;
-  with_16_bits(a.x.dtype, [&]<class T>(T) {
-    launch_for_tokens<false>(ctx, few_params<T>(a.out, a.x, a.weight, a.bias), int(num_segments));
-  });
+  const ProductOf o = product_of(a.x, a.weight, a.out.rank == 3 ? a.out.shape[0] : 1, a.weight.out_features);
+  if (!has_kernel(ctx, o, a.weight.dtype)) return false;
+  with_16_bits(o.dtype,
+               [&]<class T>(T) { launch_for_tokens<false>(ctx, few_params<T>(a.out, a.bias, o), o); });
   return true;
 }
 
 void gated_linear(Context& ctx, const GatedLinearArgs& a) {
   if (a.out.shape[0] == 0 || a.out.shape[1] == 0) return;
-  if (!has_kernel(ctx, a.x, a.weight, a.x.shape[1])) return gated_linear_by_single_ops(ctx, a);
-  with_16_bits(a.x.dtype, [&]<class T>(T) {
-    launch_for_tokens<true>(ctx, few_params<T>(a.out, a.x, a.weight, a.bias), 1);
-  });
+  const ProductOf o = product_of(a.x, a.weight, 1, a.out.shape[1]);
+  if (o.num_outputs % 8 != 0 || !has_kernel(ctx, o, a.weight.dtype))
+    return gated_linear_by_single_ops(ctx, a);
+  with_16_bits(o.dtype,
+               [&]<class T>(T) { launch_for_tokens<true>(ctx, few_params<T>(a.out, a.bias, o), o); });
 }
 
 bool prepare_linear_few() {
-  return allow_ring<Bf16, false>() && allow_ring<Bf16, true>() && allow_ring<F16, false>() &&
-         allow_ring<F16, true>();
+  return has_tensor_maps() && allow_rings<Bf16, false>() && allow_rings<Bf16, true>() &&
+         allow_rings<F16, false>() && allow_rings<F16, true>();
 }
 
 }  // namespace nanovllm::cuda

@@ -44,7 +44,7 @@ TEST_P(LinearMmaTest, HasTheBitsOfThePlainChain) {
     const DeviceValues weight(dtype(), {shape.outputs, shape.inputs},
                               random_values(size_t(shape.outputs * shape.inputs), 2, dtype(), 0.05f));
     for (const int64_t tokens :
-         {1, 2, 7, 8, 9, 16, 17, 31, 32, 33, 63, 64, 65, 128, 256, 257, 512, 1024, 2048}) {
+         {1, 2, 7, 8, 9, 16, 17, 31, 32, 33, 63, 64, 65, 100, 128, 129, 200, 256, 257, 512, 1024, 2048}) {
       const DeviceValues x(dtype(), {tokens, shape.inputs},
                            std::span(x_values).first(size_t(tokens * shape.inputs)));
       const auto [fast, plain] =
@@ -87,7 +87,7 @@ TEST_P(LinearMmaTest, RowsMayBeApart) {
   constexpr int64_t kInputs = 512, kOutputs = 96, kPitch = 600;
   const DeviceValues weight(dtype(), {kOutputs, kInputs},
                             random_values(kOutputs * kInputs, 18, dtype(), 0.05f));
-  for (const int64_t tokens : {1, 9, 64})
+  for (const int64_t tokens : {1, 9, 64, 130})
     for (const int64_t offset : {8, 4}) {
       const DeviceValues wide(dtype(), {tokens, kPitch}, random_values(size_t(tokens * kPitch), 19, dtype()));
       Tensor x = Tensor::view(wide.tensor().ptr<uint16_t>() + offset, dtype(), {tokens, kInputs});
@@ -121,7 +121,7 @@ TEST_P(LinearMmaTest, AGatedProductIsTheSingleOps) {
     const DeviceValues weight(dtype(), {2 * c.outputs, c.inputs},
                               random_values(size_t(2 * c.outputs * c.inputs), 15, dtype(), 0.05f)),
         bias(DType::kF32, {2 * c.outputs}, random_values(size_t(2 * c.outputs), 16, dtype()));
-    for (const int64_t tokens : {1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 65, 200}) {
+    for (const int64_t tokens : {1, 2, 7, 8, 9, 16, 17, 32, 33, 64, 65, 128, 200, 256, 257}) {
       const DeviceValues x(dtype(), {tokens, c.inputs},
                            random_values(size_t(tokens * c.inputs), 17, dtype())),
           one_pass(dtype(), {tokens, c.outputs}), single(dtype(), {tokens, c.outputs});
