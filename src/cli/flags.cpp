@@ -94,6 +94,22 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(group);
+  const auto unprotected = [](std::string& text) {
+    unprotect(text);
+    return std::string(text.empty() ? "is empty, want some text" : "");
+  };
+  app.add_option("--stop", flags.stop,
+                 "text that ends an answer, and is not part of it; may be given several times")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->transform(CLI::Validator(unprotected, ""))
+      ->group(group);
+  app.add_flag("--include-stop-str-in-output{true}", flags.include_stop_str_in_output,
+               "the text or token that ends an answer is part of it")
+      ->group(group);
+  app.add_flag("--no-skip-special-tokens{false}", flags.skip_special_tokens,
+               "special tokens of an answer are shown")
+      ->group(group);
 }
 
 std::vector<CLI::Option*> add_chat_flags(CLI::App& app, ChatFlags& flags, const std::string& when) {

@@ -20,12 +20,19 @@
 namespace nanovllm::cli {
 namespace {
 
+nlohmann::ordered_json to_json(const StopReason& reason) {
+  if (const auto* id = std::get_if<TokenId>(&reason)) return *id;
+  if (const auto* text = std::get_if<std::string>(&reason)) return *text;
+  return nullptr;
+}
+
 std::string json_line(size_t index, size_t prompt_index, const Completion& c) {
   nlohmann::ordered_json line{{"index", index},
                               {"prompt_index", prompt_index},
                               {"text", c.text},
                               {"token_ids", c.token_ids},
                               {"finish_reason", finish_reason_name(c.finish_reason)},
+                              {"stop_reason", to_json(c.stop_reason)},
                               {"prompt_tokens", c.num_prompt_tokens},
                               {"cached_tokens", c.num_cached_tokens},
                               {"completion_tokens", c.token_ids.size()},

@@ -46,19 +46,37 @@ std::optional<float> number(const json& line, const char* key) {
   return line[key].get<float>();
 }
 
+std::optional<bool> truth(const json& line, const char* key) {
+  if (!line.contains(key)) return std::nullopt;
+  if (!line[key].is_boolean()) wrong(key, line[key], "true or false");
+  return line[key].get<bool>();
+}
+
+// A string or a list of them.
+std::optional<std::vector<std::string>> strings(const json& line, const char* key) {
+  if (!line.contains(key)) return std::nullopt;
+  const json& value = line[key];
+  if (value.is_string()) return std::vector{value.get<std::string>()};
+  const bool all_strings =
+      value.is_array() && std::ranges::all_of(value, [](const json& s) { return s.is_string(); });
+  if (!all_strings) wrong(key, value, "a string or a list of strings");
+  return value.get<std::vector<std::string>>();
+}
+
 SamplingFlags sampling_flags(const json& line) {
   SamplingFlags flags{.n = whole_number(line, "n"),
                       .temperature = number(line, "temperature"),
                       .top_k = whole_number(line, "top_k"),
                       .top_p = number(line, "top_p"),
-                      .max_tokens = whole_number(line, "max_tokens")};
+                      .max_tokens = whole_number(line, "max_tokens"),
+                      .ignore_eos = truth(line, "ignore_eos"),
+                      .stop = strings(line, "stop"),
+                      .include_stop_str_in_output = truth(line, "include_stop_str_in_output"),
+                      .skip_special_tokens = truth(line, "skip_special_tokens"),
+                      .detokenize = truth(line, "detokenize")};
   if (line.contains("seed")) {
     if (!line["seed"].is_number_unsigned()) wrong("seed", line["seed"], "a whole number, 0 or more");
     flags.seed = line["seed"].get<uint64_t>();
-  }
-  if (line.contains("ignore_eos")) {
-    if (!line["ignore_eos"].is_boolean()) wrong("ignore_eos", line["ignore_eos"], "true or false");
-    flags.ignore_eos = line["ignore_eos"].get<bool>();
   }
   if (line.contains("stop_token_ids"))
     flags.stop_token_ids = token_ids("stop_token_ids", line["stop_token_ids"]);
@@ -66,13 +84,27 @@ SamplingFlags sampling_flags(const json& line) {
 }
 
 void refuse_unknown_keys(const json& line) {
-  constexpr std::string_view kKnown[] = {"prompt", "messages", "n",          "temperature", "top_k",
-                                         "top_p",  "seed",     "max_tokens", "ignore_eos",  "stop_token_ids"};
-  for (const auto& [key, value] : line.items())
-    if (std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown))
-      fail(ErrorKind::kRequest, "has ", key,
-           ", want prompt or messages, n, temperature, top_k, top_p, seed, max_tokens, ",
-           "ignore_eos, stop_token_ids");
+  constexpr std::string_view kKnown[] = {"prompt",
+                                         "messages",
+                                         "n",
+                                         "temperature",
+                                         "top_k",
+                                         "top_p",
+                                         "seed",
+                                         "max_tokens",
+                                         "ignore_eos",
+                                         "stop_token_ids",
+                                         "stop",
+                                         "include_stop_str_in_output",
+                                         "skip_special_tokens",
+                                         "detokenize"};
+  for (const auto& [key, value] : line.items()) {
+    if (std::ranges::find(kKnown, key) != std::end(kKnown)) continue;
+    std::string names;
+    for (const std::string_view name : kKnown)
+      names.append(name == "messages" ? " or " : names.empty() ? "" : ", ").append(name);
+    fail(ErrorKind::kRequest, "has ", key, ", want ", names);
+  }
 }
 
 PromptLine parse_object(const std::string& text) {

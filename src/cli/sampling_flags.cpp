@@ -20,7 +20,12 @@ SamplingFlags merged(const SamplingFlags& flags, const SamplingFlags& fallback) 
           .seed = first_of(flags.seed, fallback.seed),
           .max_tokens = first_of(flags.max_tokens, fallback.max_tokens),
           .ignore_eos = first_of(flags.ignore_eos, fallback.ignore_eos),
-          .stop_token_ids = first_of(flags.stop_token_ids, fallback.stop_token_ids)};
+          .stop_token_ids = first_of(flags.stop_token_ids, fallback.stop_token_ids),
+          .stop = first_of(flags.stop, fallback.stop),
+          .include_stop_str_in_output =
+              first_of(flags.include_stop_str_in_output, fallback.include_stop_str_in_output),
+          .skip_special_tokens = first_of(flags.skip_special_tokens, fallback.skip_special_tokens),
+          .detokenize = first_of(flags.detokenize, fallback.detokenize)};
 }
 
 SamplingParams resolve(const SamplingFlags& flags, const GenerationConfig& generation_config) {
@@ -36,6 +41,10 @@ SamplingParams resolve(const SamplingFlags& flags, const GenerationConfig& gener
   params.max_tokens = flags.max_tokens.value_or(std::numeric_limits<int>::max());
   params.ignore_eos = flags.ignore_eos.value_or(false);
   params.stop_token_ids = flags.stop_token_ids.value_or(std::vector<TokenId>{});
+  params.stop = flags.stop.value_or(std::vector<std::string>{});
+  params.include_stop_str_in_output = flags.include_stop_str_in_output.value_or(false);
+  params.skip_special_tokens = flags.skip_special_tokens.value_or(true);
+  params.detokenize = flags.detokenize.value_or(true);
   return params;
 }
 

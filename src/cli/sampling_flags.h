@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/sampling_params.h"
@@ -19,6 +20,10 @@ struct SamplingFlags {
   std::optional<int> max_tokens;
   std::optional<bool> ignore_eos;
   std::optional<std::vector<TokenId>> stop_token_ids;
+  std::optional<std::vector<std::string>> stop;
+  std::optional<bool> include_stop_str_in_output;
+  std::optional<bool> skip_special_tokens;
+  std::optional<bool> detokenize;
 };
 
 // Fields of `flags`, else of `fallback`.

@@ -1,6 +1,9 @@
 #include "engine/sampling_params.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/unicode.h"
 
 namespace nanovllm {
 
@@ -18,6 +21,15 @@ void check_sampling_params(const SamplingParams& params, int64_t vocab_size) {
   for (const TokenId id : params.stop_token_ids)
     if (id < 0 || id >= vocab_size)
       fail(ErrorKind::kRequest, "stop_token_ids: has ", id, ", want ids from 0 to ", vocab_size - 1);
+  if (params.stop.size() > kMaxStops)
+    fail(ErrorKind::kRequest, "stop: has ", params.stop.size(), " strings, want at most ", kMaxStops);
+  for (const std::string& stop : params.stop) {
+    if (stop.empty()) fail(ErrorKind::kRequest, "stop: has an empty string, want none");
+    if (find_invalid_utf8(stop) < stop.size())
+      fail(ErrorKind::kRequest, "stop: has a string that is no UTF-8: ", replace_invalid_utf8(stop));
+  }
+  if (!params.stop.empty() && !params.detokenize)
+    fail(ErrorKind::kRequest, "stop: has strings, and detokenize is false, want it true to find them");
 }
 
 }  // namespace nanovllm

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/token.h"
@@ -10,6 +11,7 @@
 namespace nanovllm {
 
 inline constexpr int kMaxCompletions = 128;
+inline constexpr size_t kMaxStops = 64;
 
 struct SamplingParams {
   int n = 1;                     // completions of the prompt, at most kMaxCompletions; greedy ones are equal
@@ -20,6 +22,13 @@ struct SamplingParams {
   int max_tokens = 64;           // at least 1
   bool ignore_eos = false;       // go on past EOS; stop_token_ids still stop
   std::vector<TokenId> stop_token_ids;
+  // Strings that end the answer, at most kMaxStops, none empty, wherever tokens begin and end (tokenizer/stop_matcher.h): nothing
+  // from the first one on is given out.
+  std::vector<std::string> stop;
+  bool include_stop_str_in_output =
+      false;                        // the answer holds what ended it: the string, or the stop token's text
+  bool skip_special_tokens = true;  // they have no text
+  bool detokenize = true;           // false: token ids only, without text
 };
 
 // How many answers these parameters get: n, or one where n is not in its range.

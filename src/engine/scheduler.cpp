@@ -171,11 +171,8 @@ const Batch* Scheduler::schedule_ahead() {
   return &batches_[batch_];
 }
 
-bool Scheduler::is_stop(const Sequence& sequence, TokenId id) const {
-  const auto holds = [id](const std::vector<TokenId>& ids) {
-    return std::find(ids.begin(), ids.end(), id) != ids.end();
-  };
-  return (!sequence.params.ignore_eos && holds(eos_token_ids_)) || holds(sequence.params.stop_token_ids);
+bool Scheduler::is_eos(const Sequence& sequence, TokenId id) const {
+  return !sequence.params.ignore_eos && std::ranges::find(eos_token_ids_, id) != eos_token_ids_.end();
 }
 
 void Scheduler::append_token(Sequence& sequence, TokenId id, Clock::time_point now) {
@@ -194,7 +191,10 @@ void Scheduler::append_token(Sequence& sequence, TokenId id, Clock::time_point n
   sequence.last_token_time = now;
   ++metrics_.generation_tokens;
   sequence.token_ids.push_back(id);
-  if (is_stop(sequence, id))
+  const bool eos = is_eos(sequence, id);
+  sequence.stopped_by_param =
+      !eos && std::ranges::find(sequence.params.stop_token_ids, id) != sequence.params.stop_token_ids.end();
+  if (eos || sequence.stopped_by_param)
     sequence.finish_reason = FinishReason::kStop;
   else if (sequence.num_tokens() >= sequence.max_len)
     sequence.finish_reason = FinishReason::kLength;
@@ -280,8 +280,23 @@ void Scheduler::finish(std::unique_ptr<Sequence> sequence, FinishReason reason) 
   finished_.push_back(std::move(sequence));
 }
 
-bool Scheduler::abort(RequestId id) {
+// But for a step of schedule_ahead().
+void Scheduler::check_between_steps() const {
   for (const Sequence* seq : scheduled_) ASSERT(!seq || (seq->num_scheduled_tokens == 1 && ahead_.empty()));
+}
+
+void Scheduler::stop(const Sequence& sequence) {
+  check_between_steps();
+  const auto it = std::ranges::find(running_, &sequence, &std::unique_ptr<Sequence>::get);
+  ASSERT(it != running_.end());
+  std::erase(progressed_, it->get());
+  finish(std::move(*it), FinishReason::kStop);
+  running_.erase(it);
+  ++num_ended_;
+}
+
+bool Scheduler::abort(RequestId id) {
+  check_between_steps();
   const auto is_of_request = [id](const auto& sequence) { return sequence->id == id; };
   bool found = false;
   const auto remove_from = [&](auto& sequences) {  // they are neighbours

@@ -73,6 +73,9 @@ class Scheduler {
   // schedule_ahead() may be running.
   bool abort(RequestId id);
 
+  // Ends a sequence that progressed() with kStop: its text has one of the stop strings. When abort() may be called.
+  void stop(const Sequence& sequence);
+
   // Those that finished since the last call, in order of finishing. They own nothing of the cache any more.
   std::vector<std::unique_ptr<Sequence>> take_finished();
   bool has_finished() const { return !finished_.empty(); }
@@ -100,7 +103,8 @@ class Scheduler {
   void begin(Sequence& sequence);  // it is admitted for the first time
   void append_token(Sequence& sequence, TokenId id, Clock::time_point now);
   void finish(std::unique_ptr<Sequence> sequence, FinishReason reason);
-  bool is_stop(const Sequence& sequence, TokenId id) const;
+  bool is_eos(const Sequence& sequence, TokenId id) const;
+  void check_between_steps() const;
 
   SchedulerLimits limits_;
   std::vector<TokenId> eos_token_ids_;

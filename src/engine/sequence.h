@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 enum class FinishReason {
   kNone,    // not finished
-  kStop,    // EOS or one of stop_token_ids
+  kStop,    // EOS, one of stop_token_ids or of the stop strings
   kLength,  // max_tokens, the model's context or the cache is used up
   kAbort,   // the caller's wish
   kError,   // logits that are not numbers, or a step that could not be run
@@ -61,7 +61,8 @@ struct Sequence {
   int num_remembered_blocks = 0;     // that the block manager knows the contents of
   uint64_t content = 0;              // of the last of these
   FinishReason finish_reason = FinishReason::kNone;
-  std::string error;  // why it ended with kError
+  bool stopped_by_param = false;  // by one of params.stop_token_ids that is no EOS
+  std::string error;              // why it ended with kError
   Clock::time_point arrival_time, admission_time, first_token_time, last_token_time, finish_time;
 };
 

@@ -16,6 +16,7 @@
 #include "runtime/model_runner.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/detokenizer.h"
+#include "tokenizer/stop_matcher.h"
 #include "tokenizer/tokenizer.h"
 
 namespace nanovllm {
@@ -52,11 +53,16 @@ int num_output_tokens(const std::vector<RequestOutput>& outputs) {
 struct LLM::State {
   using StreamKey = std::pair<RequestId, int>;  // a request's completion
   struct Stream {                               // its way out
-    std::optional<Detokenizer> detokenizer;
-    int num_sent = 0;  // output tokens
+    std::optional<Detokenizer> detokenizer;     // none: token ids only
+    std::optional<StopMatcher> stop_matcher;    // none: there are no stop strings
+    int num_sent = 0;                           // output tokens
+
+    std::string push(const std::string& text) { return stop_matcher ? stop_matcher->push(text) : text; }
+    bool stopped() const { return stop_matcher && stop_matcher->found(); }
   };
 
   RequestOutput make_output(const Sequence& sequence, Stream& stream) const;
+  std::vector<RequestOutput> take_outputs(bool has_run);
   template <class Body>
   const Batch* traced(StepTrace::Line line, std::string_view name, int64_t step, Body&& body);
   void launch(const Batch& batch, int64_t step);
@@ -150,6 +156,9 @@ RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
   if (!failure().empty())
     fail(ErrorKind::kDevice, "the device failed, want a restart of the process: ", failure());
   check_sampling_params(params, state_->model_config.vocab_size);
+  if (!params.stop.empty() && !state_->tokenizer)
+    fail(ErrorKind::kRequest, "stop: has strings, and ", state_->model_name,
+         " has no tokenizer.json, want stop_token_ids");
   auto sequence = std::make_unique<Sequence>();
   if (prompt.token_ids) {
     sequence->token_ids = *prompt.token_ids;
@@ -174,7 +183,10 @@ RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
   std::map<State::StreamKey, State::Stream> streams;  // all or nothing: a request that waits has its streams
   for (int i = 0; i < params.n; ++i) {
     State::Stream& stream = streams[{id, i}];
-    if (state_->tokenizer) stream.detokenizer.emplace(*state_->tokenizer, SpecialText::kSkip);
+    if (state_->tokenizer && params.detokenize)
+      stream.detokenizer.emplace(*state_->tokenizer,
+                                 params.skip_special_tokens ? SpecialText::kSkip : SpecialText::kKeep);
+    if (!params.stop.empty()) stream.stop_matcher.emplace(params.stop, params.include_stop_str_in_output);
   }
   state_->scheduler->add(std::move(sequence));
   state_->streams.merge(streams);
@@ -198,14 +210,41 @@ RequestOutput LLM::State::make_output(const Sequence& sequence, Stream& stream) 
   const auto first = sequence.token_ids.begin() + sequence.num_prompt_tokens + stream.num_sent;
   output.token_ids.assign(first, sequence.token_ids.end());
   stream.num_sent = sequence.num_output_tokens();
+  if (sequence.stopped_by_param) output.stop_reason = sequence.token_ids.back();
   if (!stream.detokenizer) return output;
   for (size_t i = 0; i < output.token_ids.size(); ++i) {
-    // The token that stopped the answer is not part of its text.
-    const bool stopped = i + 1 == output.token_ids.size() && sequence.finish_reason == FinishReason::kStop;
-    if (!stopped) output.text += stream.detokenizer->push(output.token_ids[i]);
+    const bool stops = i + 1 == output.token_ids.size() && sequence.finish_reason == FinishReason::kStop;
+    if (!stops || sequence.params.include_stop_str_in_output)
+      output.text += stream.push(stream.detokenizer->push(output.token_ids[i]));
   }
-  if (sequence.finished()) output.text += stream.detokenizer->finish();
+  if (sequence.finished()) output.text += stream.push(stream.detokenizer->finish());
+  if (stream.stopped()) {  // at the very last token, too
+    output.finish_reason = FinishReason::kStop;
+    output.stop_reason = *stream.stop_matcher->found();
+    output.finish_time = Clock::now();
+  } else if (sequence.finished() && stream.stop_matcher) {
+    output.text += stream.stop_matcher->finish();
+  }
   return output;
+}
+
+// Of the sequences that got a token in this step, if one has run, or have finished; those whose text has a stop string end here.
+std::vector<RequestOutput> LLM::State::take_outputs(bool has_run) {
+  std::vector<RequestOutput> outputs;
+  std::vector<const Sequence*> stopped;
+  if (has_run)
+    for (const Sequence* sequence : scheduler->progressed()) {
+      Stream& stream = streams.at(key_of(*sequence));
+      outputs.push_back(make_output(*sequence, stream));
+      if (stream.stopped()) stopped.push_back(sequence);
+    }
+  for (const Sequence* sequence : stopped) scheduler->stop(*sequence);
+  for (const auto& sequence : scheduler->take_finished()) {
+    const auto stream = streams.find(key_of(*sequence));
+    if (!stream->second.stopped()) outputs.push_back(make_output(*sequence, stream->second));
+    streams.erase(stream);
+  }
+  return outputs;
 }
 
 void LLM::State::end_step(const std::exception& error) {
@@ -294,14 +333,7 @@ std::vector<RequestOutput> LLM::step() {
 
   const Batch& batch = *scheduled;
   const Clock::time_point output_start = Clock::now();
-  std::vector<RequestOutput> outputs;
-  if (batch.num_tokens() > 0)
-    for (const Sequence* sequence : state_->scheduler->progressed())
-      outputs.push_back(state_->make_output(*sequence, state_->streams.at(key_of(*sequence))));
-  for (const auto& sequence : state_->scheduler->take_finished()) {
-    outputs.push_back(state_->make_output(*sequence, state_->streams.at(key_of(*sequence))));
-    state_->streams.erase(key_of(*sequence));
-  }
+  std::vector<RequestOutput> outputs = state_->take_outputs(batch.num_tokens() > 0);
   if (state_->trace)
     state_->trace->add(StepTrace::Line::kOutput, "output", output_start, Clock::now(), state_->num_steps - 1,
                        batch.num_tokens());
@@ -348,6 +380,7 @@ std::vector<Completion> LLM::generate(std::span<const Prompt> prompts, std::span
         completion.token_ids.insert(completion.token_ids.end(), output.token_ids.begin(),
                                     output.token_ids.end());
         completion.finish_reason = output.finish_reason;
+        completion.stop_reason = output.stop_reason;
         completion.num_prompt_tokens = output.num_prompt_tokens;
         completion.num_cached_tokens = output.num_cached_tokens;
         completion.seed = output.seed;

@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/error.h"
@@ -53,6 +54,9 @@ struct Prompt {
   int priority = 0;
 };
 
+// What ended an answer: one of stop_token_ids, or of the stop strings; neither: EOS, or something else.
+using StopReason = std::variant<std::monostate, TokenId, std::string>;
+
 // What one completion of a request got in a step.
 struct RequestOutput {
   RequestId id = 0;
@@ -60,6 +64,7 @@ struct RequestOutput {
   std::string text;                // what became certain: the pieces joined are the answer
   std::vector<TokenId> token_ids;  // new in this step
   FinishReason finish_reason = FinishReason::kNone;
+  StopReason stop_reason;
   int num_prompt_tokens = 0;  // the same for all completions: it counts once
   int num_cached_tokens = 0;  // of the prompt, that were not computed
   int num_output_tokens = 0;  // so far
@@ -75,6 +80,7 @@ struct Completion {
   std::string text;
   std::vector<TokenId> token_ids;
   FinishReason finish_reason = FinishReason::kNone;
+  StopReason stop_reason;
   int num_prompt_tokens = 0;
   int num_cached_tokens = 0;  // of the prompt, that were not computed
   uint64_t seed = 0;

@@ -17,13 +17,15 @@ TEST(Prompts, TextHasOneALine) {
 
 TEST(Prompts, JsonlHasPromptsIdsMessagesAndParameters) {
   const test::ScratchFolder folder;
-  const std::vector<PromptLine> lines =
-      read_prompts(folder.write("p.jsonl",
-                                "{\"prompt\": \"a\\nb\", \"temperature\": 0.5, \"top_k\": 3, \"top_p\": 0.9, "
-                                "\"seed\": 18446744073709551615, "
-                                "\"max_tokens\": 7, \"ignore_eos\": true, \"stop_token_ids\": [1, 2]}\n"
-                                "{\"prompt\": [5, 6]}\n"
-                                "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n"));
+  const std::vector<PromptLine> lines = read_prompts(
+      folder.write("p.jsonl",
+                   "{\"prompt\": \"a\\nb\", \"temperature\": 0.5, \"top_k\": 3, \"top_p\": 0.9, "
+                   "\"seed\": 18446744073709551615, "
+                   "\"max_tokens\": 7, \"ignore_eos\": true, \"stop_token_ids\": [1, 2], \"stop\": \"a\", "
+                   "\"include_stop_str_in_output\": true, \"skip_special_tokens\": false, "
+                   "\"detokenize\": false}\n"
+                   "{\"prompt\": [5, 6], \"stop\": [\"a\", \"b c\"]}\n"
+                   "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n"));
   ASSERT_EQ(lines.size(), 3u);
   for (const PromptLine& line : lines) EXPECT_EQ(line.error, "");
   EXPECT_EQ(lines[0].text, "a\nb");
@@ -34,7 +36,13 @@ TEST(Prompts, JsonlHasPromptsIdsMessagesAndParameters) {
   EXPECT_EQ(lines[0].sampling.max_tokens, 7);
   EXPECT_EQ(lines[0].sampling.ignore_eos, true);
   EXPECT_EQ(lines[0].sampling.stop_token_ids, (std::vector<TokenId>{1, 2}));
+  EXPECT_EQ(lines[0].sampling.stop, std::vector<std::string>{"a"});
+  EXPECT_EQ(lines[0].sampling.include_stop_str_in_output, true);
+  EXPECT_EQ(lines[0].sampling.skip_special_tokens, false);
+  EXPECT_EQ(lines[0].sampling.detokenize, false);
   EXPECT_EQ(lines[1].token_ids, (std::vector<TokenId>{5, 6}));
+  EXPECT_EQ(lines[1].sampling.stop, (std::vector<std::string>{"a", "b c"}));
+  EXPECT_FALSE(lines[1].sampling.ignore_eos || lines[1].sampling.detokenize);
   ASSERT_TRUE(lines[2].messages);
   EXPECT_EQ(lines[2].messages->items()[0].as_dict().find("content")->text(), "hi");
 }
@@ -59,6 +67,9 @@ TEST(Prompts, ABadLineSaysWhatIsWrongAndWhere) {
   EXPECT_EQ(error(R"({"prompt": "a", "ignore_eos": 1})"), "p.jsonl:3: ignore_eos is 1, want true or false");
   EXPECT_EQ(error(R"({"prompt": "a", "stop_token_ids": 1})"),
             "p.jsonl:3: stop_token_ids is 1, want a list of token ids");
+  EXPECT_EQ(error(R"({"prompt": "a", "stop": ["a", 1]})"),
+            "p.jsonl:3: stop is [\"a\",1], want a string or a list of strings");
+  EXPECT_EQ(error(R"({"prompt": "a", "detokenize": 0})"), "p.jsonl:3: detokenize is 0, want true or false");
 }
 
 // A template may print tool calls: their keys stay in order and their numbers as they were written.

@@ -23,7 +23,11 @@ TEST(SamplingFlags, WhatIsGivenWins) {
                                          .seed = 9,
                                          .max_tokens = 5,
                                          .ignore_eos = true,
-                                         .stop_token_ids = std::vector<TokenId>{4}},
+                                         .stop_token_ids = std::vector<TokenId>{4},
+                                         .stop = std::vector<std::string>{"a"},
+                                         .include_stop_str_in_output = true,
+                                         .skip_special_tokens = false,
+                                         .detokenize = false},
                                         model);
   EXPECT_EQ(params.temperature, 0.0f);
   EXPECT_EQ(params.top_k, 3);
@@ -32,6 +36,9 @@ TEST(SamplingFlags, WhatIsGivenWins) {
   EXPECT_EQ(params.max_tokens, 5);
   EXPECT_TRUE(params.ignore_eos);
   EXPECT_EQ(params.stop_token_ids, std::vector<TokenId>{4});
+  EXPECT_EQ(params.stop, std::vector<std::string>{"a"});
+  EXPECT_TRUE(params.include_stop_str_in_output);
+  EXPECT_FALSE(params.skip_special_tokens || params.detokenize);
 }
 
 TEST(SamplingFlags, AModelThatDoesNotSampleIsGreedy) {

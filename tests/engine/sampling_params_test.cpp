@@ -99,6 +99,22 @@ TEST(SamplingParams, StopTokenIdsAreInTheVocabulary) {
   EXPECT_EQ(with_stop_ids({std::numeric_limits<TokenId>::max()}, int64_t{1} << 31), "");
 }
 
+TEST(SamplingParams, StopStringsAreSomeText) {
+  const auto with_stop = [](std::vector<std::string> stop, bool detokenize = true) {
+    return verdict([&](SamplingParams& p) {
+      p.stop = std::move(stop);
+      p.detokenize = detokenize;
+    });
+  };
+  EXPECT_EQ(with_stop({"a", "a", "\n\n", "\U0001f600"}), "");
+  EXPECT_EQ(with_stop(std::vector<std::string>(kMaxStops, "x")), "");
+  EXPECT_EQ(with_stop(std::vector<std::string>(kMaxStops + 1, "x")), "stop: has 65 strings, want at most 64");
+  EXPECT_EQ(with_stop({"a", ""}), "stop: has an empty string, want none");
+  EXPECT_EQ(with_stop({"caf\xc3"}), "stop: has a string that is no UTF-8: caf\ufffd");
+  EXPECT_EQ(with_stop({}, false), "");
+  EXPECT_EQ(with_stop({"a"}, false), "stop: has strings, and detokenize is false, want it true to find them");
+}
+
 TEST(SamplingParams, AnySeedIsRight) {
   for (const uint64_t seed : {uint64_t{0}, ~uint64_t{0}})
     EXPECT_EQ(verdict([=](SamplingParams& p) { p.seed = seed; }), "");

@@ -32,7 +32,7 @@ class AsyncTest : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Devices, AsyncTest, testing::Values("cpu", "cuda"),
                          [](const auto& info) { return info.param; });
 
-// Many end early: each stops at a tenth of all ids, one in three of them at the EOS as well.
+// Many end early: each stops at a tenth of all ids, one in three of them at the EOS as well, one in four at a text.
 void make_requests(int count, std::vector<Prompt>& prompts, std::vector<SamplingParams>& params) {
   std::mt19937 random(5);
   for (int i = 0; i < count; ++i) {
@@ -46,6 +46,7 @@ void make_requests(int count, std::vector<Prompt>& prompts, std::vector<Sampling
                      .max_tokens = int(1 + random() % 25),
                      .ignore_eos = i % 3 != 0};
     for (TokenId id = TokenId(i % 30); id < 6000; id += 30) p.stop_token_ids.push_back(id);
+    if (i % 4 == 1) p.stop = {" th", "ing", "a l"};
     params.push_back(p);
   }
 }
@@ -71,6 +72,7 @@ TEST_P(AsyncTest, AnswersAreThoseOfStepsOneByOne) {
         EXPECT_EQ(got[i].token_ids, want[i].token_ids) << async << ", completion " << i;
         EXPECT_EQ(got[i].finish_reason, want[i].finish_reason) << async << ", completion " << i;
         EXPECT_EQ(got[i].text, want[i].text) << async << ", completion " << i;
+        EXPECT_EQ(got[i].stop_reason, want[i].stop_reason) << async << ", completion " << i;
       }
       EXPECT_EQ(llm.scheduler().blocks().num_free_blocks(), llm.scheduler().blocks().num_blocks());
       const bool has_ahead =
@@ -79,7 +81,12 @@ TEST_P(AsyncTest, AnswersAreThoseOfStepsOneByOne) {
     }
   }
   int num_stopped = 0;
-  for (const Completion& c : want) num_stopped += c.finish_reason == FinishReason::kStop;
+  int num_by_text = 0;
+  for (const Completion& c : want) {
+    num_stopped += c.finish_reason == FinishReason::kStop;
+    num_by_text += std::holds_alternative<std::string>(c.stop_reason);
+  }
+  EXPECT_GT(num_by_text, 1);
   EXPECT_GT(num_stopped, 8);
   EXPECT_LT(num_stopped, int(want.size()) - 8);
 }
