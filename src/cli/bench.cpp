@@ -283,7 +283,7 @@ int run_throughput(const ThroughputOptions& options) {
                read_rate = read.gigabytes() / seconds;
   const int64_t preemptions = llm.scheduler().metrics().num_preemptions - preemptions_before;
   if (options.json) {
-    const auto or_null_on_host = [&](double value) {
+    const auto or_null_on_host = [&](auto value) {
       return on_host(llm) ? ordered_json() : ordered_json(value);
     };
     ordered_json result = describe(llm, options, "throughput", bandwidth);
@@ -297,8 +297,8 @@ int run_throughput(const ThroughputOptions& options) {
                    {"read_bandwidth_share", or_null(share_of(read_rate, bandwidth))},
                    {"device_busy_share", busy_share},
                    {"host_s_per_decode_step", or_null_on_host(host_time)},
-                   {"memory_planned_bytes", or_null_on_host(double(llm.runner().memory_plan().total()))},
-                   {"memory_used_bytes", or_null_on_host(double(llm.runner().memory_used()))},
+                   {"memory_planned_bytes", or_null_on_host(llm.runner().memory_plan().total())},
+                   {"memory_used_bytes", or_null_on_host(llm.runner().memory_used())},
                    {"steps", num_steps},
                    {"preemptions", preemptions},
                    {"answers", answers_hash(answers)},

@@ -158,8 +158,11 @@ void print_memory(const ModelRunner& runner, const RunnerConfig& config) {
   std::cout << "\nMemory" << (config.tensor_parallel_size > 1 ? ", all ranks together" : "") << "\n"
             << "  weights       " << megabytes(plan.weight_bytes) << ", with the rope table\n"
             << "  activations   " << megabytes(plan.activation_bytes) << ": the largest step, of "
-            << config.max_num_batched_tokens << " tokens and " << config.max_num_seqs << " sequences\n"
-            << "  KV cache      " << megabytes(plan.kv_block_bytes * size_t(plan.num_blocks)) << ": "
+            << config.max_num_batched_tokens << " tokens and " << config.max_num_seqs << " sequences\n";
+  if (plan.driver_bytes > 0)
+    std::cout << "  driver        " << megabytes(plan.driver_bytes)
+              << ": code of kernels, recorded steps, whole pages\n";
+  std::cout << "  KV cache      " << megabytes(plan.kv_block_bytes * size_t(plan.num_blocks)) << ": "
             << plan.num_blocks << " blocks of " << config.block_size << " tokens, "
             << megabytes(plan.kv_block_bytes / size_t(config.block_size)) << " a token\n";
 }
@@ -196,6 +199,7 @@ ordered_json describe(const InspectOptions& options, const ModelRunner& runner, 
       {"memory",
        {{"weight_bytes", plan.weight_bytes},
         {"activation_bytes", plan.activation_bytes},
+        {"driver_bytes", plan.driver_bytes},
         {"kv_bytes_per_token", plan.kv_block_bytes / size_t(config.block_size)},
         {"block_size", config.block_size},
         {"num_blocks", plan.num_blocks}}},

@@ -93,7 +93,7 @@ struct StepStats {
   int num_output_tokens = 0;
   int64_t num_keys = 0;  // that were attended to, each sequence's once
   double seconds = 0;
-  double waited = 0;       // of these, for the device
+  double waited = 0;       // of these, for a device that works behind
   double device_busy = 0;  // seconds that the device worked on it
   double device_idle = 0;  // and had waited since the step before it
 };

@@ -24,13 +24,15 @@ size_t words_of(const BatchLimits& limits) {
 
 }  // namespace
 
+size_t InputBuffers::bytes(const BatchLimits& limits) { return words_of(limits) * sizeof(int32_t); }
+
 InputBuffers::InputBuffers(const OpTable& ops, void* state, const BatchLimits& limits)
     : queue_(*ops.queue),
       state_(state),
       limits_(limits),
-      staging_{{ops.device->staging(), words_of(limits) * sizeof(int32_t), "step input"},
-               {ops.device->staging(), words_of(limits) * sizeof(int32_t), "step input"}},
-      buffer_(*ops.device, words_of(limits) * sizeof(int32_t), "step input") {}
+      staging_{{ops.device->staging(), bytes(limits), "step input"},
+               {ops.device->staging(), bytes(limits), "step input"}},
+      buffer_(*ops.device, bytes(limits), "step input") {}
 
 // What `array` lacks of the shape is padding, if there is one.
 template <class T>

@@ -27,6 +27,7 @@ struct BatchLimits {
 
 class InputBuffers {
  public:
+  static size_t bytes(const BatchLimits& limits);  // on the device
   // state: Context::state, whose queue copies
   InputBuffers(const OpTable& ops, void* state, const BatchLimits& limits);
 

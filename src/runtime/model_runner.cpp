@@ -26,8 +26,7 @@ size_t room_for_kv(const RunnerConfig& config, const MemoryPlan& plan) {
   const Memory memory = config.ops->device->memory();
   if (memory.total == 0) return config.max_kv_bytes ? config.max_kv_bytes : memory.available / 4;
   const double share = config.gpu_memory_utilization * double(memory.total);
-  const double used =
-      double(memory.total - memory.available) + double(plan.activation_bytes) + double(plan.driver_bytes);
+  const double used = double(memory.total - memory.available) + double(plan.besides_kv());
   if (share <= used)
     fail(ErrorKind::kOutOfMemory, "gpu_memory_utilization: is ", config.gpu_memory_utilization, ", ",
          size_t(share) >> 20, " MiB, want more than the ", size_t(used) >> 20,
@@ -70,6 +69,7 @@ void ModelRunner::plan_memory() {
     plan_.step_weight_bytes += plan.step_weight_bytes;
     plan_.activation_bytes += plan.activation_bytes;
     plan_.kv_block_bytes += plan.kv_block_bytes;
+    plan_.input_bytes += plan.input_bytes;
     plan_.driver_bytes += plan.driver_bytes;
   }
   const BatchLimits limits = config_.batch_limits();
@@ -79,11 +79,11 @@ void ModelRunner::plan_memory() {
          config_.block_size, " tokens");
   if (config_.num_blocks > 0) {
     const Memory memory = config_.ops->device->memory();
-    const size_t wanted = size_t(config_.num_blocks) * plan_.kv_block_bytes + plan_.activation_bytes;
+    const size_t wanted = size_t(config_.num_blocks) * plan_.kv_block_bytes + plan_.besides_kv();
     if (memory.total > 0 && wanted > memory.available)
       fail(ErrorKind::kOutOfMemory, "num_kvcache_blocks: is ", config_.num_blocks,
-           ", which with activations takes ", wanted >> 20, " MiB, want at most the ", memory.available >> 20,
-           " MiB that are available");
+           ", which with activations and what the driver takes is ", wanted >> 20, " MiB, want at most the ",
+           memory.available >> 20, " MiB that are available");
     plan_.num_blocks = config_.num_blocks;
     return;
   }

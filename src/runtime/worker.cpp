@@ -53,6 +53,7 @@ MemoryPlan Worker::measure() {
     plan.step_weight_bytes -= model_.embed_tokens().parameter().bytes();
   plan.activation_bytes = activation_bytes_ = measure_activations(
       *config_.ops, model_, {comm_.rank(), comm_.size()}, config_.batch_limits(), threads_.num_threads());
+  plan.input_bytes = InputBuffers::bytes(config_.batch_limits());
   if (config_.ops->device->memory().total > 0)
     plan.driver_bytes = measure_driver(model_.config(), graphs_.num_sizes());
   plan.kv_block_bytes =

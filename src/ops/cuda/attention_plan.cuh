@@ -1,8 +1,8 @@
 // How the keys of sequences with one query are shared out among thread blocks, worked out on the GPU once a step.
 //
 // All chunks of all such sequences stand in a row, sequence by sequence, kv head by kv head, and the row is cut into equal
-// spans, one a thread block; a chunk is of the span in which its first 16 keys are. Most sequences lie in one span. Of those that
-// do not, the first span keeps its joined state and the others the result of every chunk, for whoever comes last to join.
+// spans, one a thread block; a chunk is of the span in which its first 16 keys are, but sequences of few chunks stay whole, with the
+// span in which they begin. Most sequences lie in one span. Of those that do not, the first span keeps its joined state and the others the result of every chunk, for whoever comes last to join.
 #pragma once
 
 #include "ops/cuda/attention_common.cuh"
@@ -11,7 +11,8 @@ namespace nanovllm::cuda {
 
 // Places in the row are counted in pieces of 16 keys.
 constexpr int kPieceKeys = 16, kChunkPieces = kAttentionChunk / kPieceKeys;
-// Joining what two thread blocks have takes longer than a chunk or two more for one of them: sequences of so many are not cut.
+// Joining what two thread blocks have takes longer than a chunk or two more for one of them: sequences of at most so many chunks
+// are not cut.
 constexpr int kShortChunks = 3;
 
 struct PlannedSequence {

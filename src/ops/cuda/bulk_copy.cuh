@@ -54,11 +54,12 @@ __device__ inline void bulk_copy(uint32_t shared, const void* global, uint32_t b
       "l"(global), "r"(bytes), "r"(shared_address(barrier)), "l"(policy)
       : "memory");
 }
-// A box of a tensor map (PTX ISA 8.0, section on tensors), which is a kernel's __grid_constant__ parameter: from these coordinates
-// on, the innermost first. What lies outside of the tensor comes as zeros; the barrier hears of all the box's bytes.
+// A tensor map (PTX ISA 8.0, section on tensors) is a kernel's __grid_constant__ parameter.
 __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
+// Its box from these coordinates on, the innermost first. What lies outside of the tensor comes as zeros; the barrier hears of all
+// the box's bytes.
 __device__ inline void copy_box(uint32_t shared, const CUtensorMap& map, int c0, int c1, int c2,
                                 uint64_t* barrier) {
   asm volatile(

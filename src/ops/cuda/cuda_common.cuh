@@ -39,7 +39,7 @@ struct State {
   cudaStream_t stream = nullptr;  // waits for no other, and none waits for it
   int num_multiprocessors = 0;
   bool starts_early = false;      // kernels can (launch.cuh): compiled for compute capability 9.0 or later
-  bool has_few_products = false;  // and there is the shared memory that linear_few.cu wants
+  bool has_few_products = false;  // and there is what linear_few.cu wants: shared memory, tensor maps
   std::unique_lock<std::mutex> recording;  // held while this stream records
   CublasLt lt;
   Uploads uploads;

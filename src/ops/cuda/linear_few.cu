@@ -254,7 +254,7 @@ int choose_row_tiles(int num_row_tiles, int num_segments, int num_multiprocessor
 }
 
 template <class T, int kTokens, bool kGated>
-void launch(Context& ctx, FewParams<T> p, const ProductOf& o) {
+bool launch(Context& ctx, FewParams<T> p, const ProductOf& o) {
   constexpr int kTileOutputs = kGated ? 8 : 16;
   const int num_multiprocessors = state_of(ctx).num_multiprocessors;
   const int row_tiles = choose_row_tiles((o.num_outputs + kTileOutputs - 1) / kTileOutputs, o.num_segments,
@@ -277,23 +277,27 @@ void launch(Context& ctx, FewParams<T> p, const ProductOf& o) {
   p.num_x_stages = stages_in(budget - p.num_weight_stages * weight_bytes, x_bytes);
 
   const int64_t k = o.k, segment = o.segment, segments = o.num_segments;
-  p.x_map = make_tensor_map(o.dtype, o.x, {segment, segments, o.num_tokens}, {segment, o.x_stride},
-                            {kBoxK, 1, kTokens});
-  p.weight_map = kGated ? make_tensor_map(o.dtype, o.weight, {k, 8, 2, o.num_outputs / 8},
-                                          {k, o.num_outputs * k, 8 * k}, {kBoxK, 8, 2, row_tiles})
-                        : make_tensor_map(o.dtype, o.weight, {segment, segments, o.num_outputs}, {segment, k},
-                                          {kBoxK, 1, p.rows});
+  const auto x_map = make_tensor_map(o.dtype, o.x, {segment, segments, o.num_tokens}, {segment, o.x_stride},
+                                     {kBoxK, 1, kTokens});
+  const auto weight_map = kGated ? make_tensor_map(o.dtype, o.weight, {k, 8, 2, o.num_outputs / 8},
+                                                   {k, o.num_outputs * k, 8 * k}, {kBoxK, 8, 2, row_tiles})
+                                 : make_tensor_map(o.dtype, o.weight, {segment, segments, o.num_outputs},
+                                                   {segment, k}, {kBoxK, 1, p.rows});
+  if (!x_map || !weight_map) return false;
+  p.x_map = *x_map;
+  p.weight_map = *weight_map;
   launch_early(ctx, few_tokens_kernel<T, kTokens, kGated>, blocks_for(p.num_tiles, most_tiles),
                32 * unsigned(row_tiles * token_warps(kTokens) + 2), size_t(budget), p);
   check_launch("linear");
+  return true;
 }
 
 template <bool kGated, class T>
-void launch_for_tokens(Context& ctx, const FewParams<T>& p, const ProductOf& o) {
-  o.num_tokens <= 8    ? launch<T, 8, kGated>(ctx, p, o)
-  : o.num_tokens <= 16 ? launch<T, 16, kGated>(ctx, p, o)
-  : o.num_tokens <= 32 ? launch<T, 32, kGated>(ctx, p, o)
-                       : launch<T, 64, kGated>(ctx, p, o);
+bool launch_for_tokens(Context& ctx, const FewParams<T>& p, const ProductOf& o) {
+  return o.num_tokens <= 8    ? launch<T, 8, kGated>(ctx, p, o)
+         : o.num_tokens <= 16 ? launch<T, 16, kGated>(ctx, p, o)
+         : o.num_tokens <= 32 ? launch<T, 32, kGated>(ctx, p, o)
+                              : launch<T, 64, kGated>(ctx, p, o);
 }
 
 template <class T, bool kGated>
@@ -342,28 +346,28 @@ FewParams<T> few_params(const Tensor& out, const Tensor& bias, const ProductOf& 
   return p;
 }
 
-template <class Body>
-void with_16_bits(DType dtype, Body&& body) {
-  dtype == DType::kBF16 ? body(Bf16{}) : body(F16{});
+// → whether it was done
+template <bool kGated>
+bool multiply(Context& ctx, const Tensor& out, const Tensor& bias, const ProductOf& o) {
+  const auto of_type = [&]<class T>(T) {
+    return launch_for_tokens<kGated>(ctx, few_params<T>(out, bias, o), o);
+  };
+  return o.dtype == DType::kBF16 ? of_type(Bf16{}) : of_type(F16{});
 }
 
 }  // namespace
 
 bool linear_few(Context& ctx, const LinearArgs& a) {
   const ProductOf o = product_of(a.x, a.weight, a.out.rank == 3 ? a.out.shape[0] : 1, a.weight.out_features);
-  if (!has_kernel(ctx, o, a.weight.dtype)) return false;
-  with_16_bits(o.dtype,
-               [&]<class T>(T) { launch_for_tokens<false>(ctx, few_params<T>(a.out, a.bias, o), o); });
-  return true;
+  return has_kernel(ctx, o, a.weight.dtype) && multiply<false>(ctx, a.out, a.bias, o);
 }
 
 void gated_linear(Context& ctx, const GatedLinearArgs& a) {
   if (a.out.shape[0] == 0 || a.out.shape[1] == 0) return;
   const ProductOf o = product_of(a.x, a.weight, 1, a.out.shape[1]);
-  if (o.num_outputs % 8 != 0 || !has_kernel(ctx, o, a.weight.dtype))
-    return gated_linear_by_single_ops(ctx, a);
-  with_16_bits(o.dtype,
-               [&]<class T>(T) { launch_for_tokens<true>(ctx, few_params<T>(a.out, a.bias, o), o); });
+  const bool done =
+      o.num_outputs % 8 == 0 && has_kernel(ctx, o, a.weight.dtype) && multiply<true>(ctx, a.out, a.bias, o);
+  if (!done) gated_linear_by_single_ops(ctx, a);
 }
 
 bool prepare_linear_few() {

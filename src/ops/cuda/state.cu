@@ -42,6 +42,11 @@ State::State() {
   check(cudaFuncGetAttributes(&attributes, probe_kernel), "device");
   starts_early = attributes.ptxVersion >= 90;  // from PTX of an older one the kernels for Hopper are empty
   has_few_products = starts_early && prepare_linear_few();
+  if (starts_early && !has_few_products)
+    warn(
+        "cuda: products of few tokens run in the library's kernels, slower: this GPU has too little shared "
+        "memory, or the "
+        "driver makes no tensor maps");
 }
 State::~State() { cudaStreamDestroy(stream); }
 

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
-
 namespace nanovllm::cuda {
 namespace {
 
@@ -33,8 +31,10 @@ Encode encode() {
 
 bool has_tensor_maps() { return encode() != nullptr; }
 
-CUtensorMap make_tensor_map(DType dtype, const void* data, std::initializer_list<int64_t> sizes,
-                            std::initializer_list<int64_t> strides, std::initializer_list<int> box) {
+std::optional<CUtensorMap> make_tensor_map(DType dtype, const void* data,
+                                           std::initializer_list<int64_t> sizes,
+                                           std::initializer_list<int64_t> strides,
+                                           std::initializer_list<int> box) {
   constexpr size_t kMaxRank = 5;
   std::array<cuuint64_t, kMaxRank> size{}, stride{};
   std::array<cuuint32_t, kMaxRank> box_size{}, steps{1, 1, 1, 1, 1};
@@ -48,7 +48,7 @@ CUtensorMap make_tensor_map(DType dtype, const void* data, std::initializer_list
       cuuint32_t(sizes.size()), const_cast<void*>(data), size.data(), stride.data(), box_size.data(),
       steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS) fail(ErrorKind::kDevice, "tensor map: CUDA says ", int(status), " (CUresult)");
+  if (status != CUDA_SUCCESS) return std::nullopt;
   return map;
 }
 
