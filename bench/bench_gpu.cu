@@ -160,7 +160,7 @@ void time_sample(Bench& bench, Report& report) {
     const Tensor logits = bench.make(DType::kF32, {rows, kVocab}), out = bench.make(DType::kI32, {rows}),
                  zeros = bench.make_ints({rows}, std::vector<int32_t>(size_t(rows), 0)),
                  seeds = bench.make_ints({rows, 2}, std::vector<int32_t>(size_t(2 * rows), 0)),
-                 top_p = floats(1);
+                 top_p = floats(1), min_p = floats(0);
     for (const Case& c : {Case{"greedy", 0}, Case{"draw", 0.6f}}) {
       const Tensor temperature = floats(c.temperature);
       bench.time(report, "gpu.sample." + std::string(c.name) + ".rows" + std::to_string(rows), 8,
@@ -170,6 +170,7 @@ void time_sample(Bench& bench, Report& report) {
                                 .temperature = temperature,
                                 .top_k = zeros,
                                 .top_p = top_p,
+                                .min_p = min_p,
                                 .seeds = seeds,
                                 .positions = zeros,
                                 .sample_indices = zeros,

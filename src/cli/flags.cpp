@@ -85,6 +85,9 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
   app.add_option("--temperature", flags.temperature, "0 to 2; 0 is greedy")->group(group);
   app.add_option("--top-k", flags.top_k, "keep the k likeliest tokens; 0 keeps all")->group(group);
   app.add_option("--top-p", flags.top_p, "keep the fewest tokens whose probabilities reach p")->group(group);
+  app.add_option("--min-p", flags.min_p,
+                 "keep tokens with at least this part of the likeliest one's probability; 0 keeps all")
+      ->group(group);
   app.add_option("--seed", flags.seed, "same seed, same answer")->check(no_sign())->group(group);
   app.add_option("--max-tokens", flags.max_tokens,
                  "most tokens of an answer (default: the rest of the context)")

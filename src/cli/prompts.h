@@ -1,7 +1,7 @@
 // Prompts of a batch: from arguments, a text file (one a line), or JSONL.
 //
 // A JSONL line is an object with "prompt" (a string or a list of token ids) or "messages" (as chat APIs have
-// them), and any of n, temperature, top_k, top_p, seed, max_tokens, ignore_eos, stop_token_ids for this prompt
+// them), and any of the parameters of docs/sampling.md, for this prompt
 // alone.
 #pragma once
 

@@ -17,6 +17,7 @@ SamplingFlags merged(const SamplingFlags& flags, const SamplingFlags& fallback) 
           .temperature = first_of(flags.temperature, fallback.temperature),
           .top_k = first_of(flags.top_k, fallback.top_k),
           .top_p = first_of(flags.top_p, fallback.top_p),
+          .min_p = first_of(flags.min_p, fallback.min_p),
           .seed = first_of(flags.seed, fallback.seed),
           .max_tokens = first_of(flags.max_tokens, fallback.max_tokens),
           .ignore_eos = first_of(flags.ignore_eos, fallback.ignore_eos),
@@ -36,6 +37,7 @@ SamplingParams resolve(const SamplingFlags& flags, const GenerationConfig& gener
       flags.temperature.value_or(greedy ? 0.0f : generation_config.temperature.value_or(params.temperature));
   params.top_k = flags.top_k.value_or(generation_config.top_k.value_or(params.top_k));
   params.top_p = flags.top_p.value_or(generation_config.top_p.value_or(params.top_p));
+  params.min_p = flags.min_p.value_or(generation_config.min_p.value_or(params.min_p));
   params.seed = flags.seed;
   // The scheduler ends a sequence at the end of the context.
   params.max_tokens = flags.max_tokens.value_or(std::numeric_limits<int>::max());

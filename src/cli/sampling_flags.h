@@ -16,6 +16,7 @@ struct SamplingFlags {
   std::optional<float> temperature;
   std::optional<int> top_k;
   std::optional<float> top_p;
+  std::optional<float> min_p;
   std::optional<uint64_t> seed;
   std::optional<int> max_tokens;
   std::optional<bool> ignore_eos;

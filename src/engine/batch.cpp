@@ -12,6 +12,7 @@ void clear(Batch& b) {
     array->clear();
   b.temperature.clear();
   b.top_p.clear();
+  b.min_p.clear();
   b.max_blocks = 0;
 }
 
@@ -21,6 +22,7 @@ void add_sampling(const Sequence& seq, int position, Batch& b) {
   b.temperature.push_back(seq.params.temperature);
   b.top_k.push_back(std::max(0, seq.params.top_k));
   b.top_p.push_back(seq.params.top_p);
+  b.min_p.push_back(seq.params.min_p);
   b.seeds.push_back(int32_t(uint32_t(seq.seed)));
   b.seeds.push_back(int32_t(uint32_t(seq.seed >> 32)));
   b.sample_positions.push_back(position);
@@ -98,6 +100,7 @@ void want_logits(Batch& batch, int first) {
   batch.temperature.assign(rows, 0);
   batch.top_k.assign(rows, 0);
   batch.top_p.assign(rows, 1);
+  batch.min_p.assign(rows, 0);
   batch.seeds.assign(2 * rows, 0);
   batch.sample_positions.assign(rows, 0);
   batch.sample_indices.assign(rows, 0);

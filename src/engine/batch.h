@@ -38,6 +38,7 @@ struct Batch {
   std::vector<float> temperature;         // [num_sampled]
   std::vector<int32_t> top_k;             // [num_sampled]
   std::vector<float> top_p;               // [num_sampled]
+  std::vector<float> min_p;               // [num_sampled]
   std::vector<int32_t> seeds;             // [num_sampled, 2]     low and high half
   std::vector<int32_t> sample_positions;  // [num_sampled]        position of the token that is drawn
   std::vector<int32_t> sample_indices;    // [num_sampled]        which of a request's completions

@@ -16,6 +16,8 @@ void check_sampling_params(const SamplingParams& params, int64_t vocab_size) {
   if (params.top_k < -1) fail(ErrorKind::kRequest, "top_k: is ", params.top_k, ", want 0 (all) or more");
   if (!(params.top_p > 0 && params.top_p <= 1))
     fail(ErrorKind::kRequest, "top_p: is ", params.top_p, ", want more than 0 and at most 1");
+  if (!(params.min_p >= 0 && params.min_p <= 1))
+    fail(ErrorKind::kRequest, "min_p: is ", params.min_p, ", want 0 to 1");
   if (params.max_tokens < 1)
     fail(ErrorKind::kRequest, "max_tokens: is ", params.max_tokens, ", want at least 1");
   for (const TokenId id : params.stop_token_ids)

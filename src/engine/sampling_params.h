@@ -18,6 +18,7 @@ struct SamplingParams {
   float temperature = 1;         // 0 … 2; below 1e-5: greedy
   int top_k = 0;                 // the k likeliest tokens; 0 or -1: all
   float top_p = 1;               // (0, 1]: the fewest tokens whose probabilities reach it
+  float min_p = 0;               // [0, 1]: tokens with at least this part of the likeliest one's probability
   std::optional<uint64_t> seed;  // none: drawn at admission
   int max_tokens = 64;           // at least 1
   bool ignore_eos = false;       // go on past EOS; stop_token_ids still stop

@@ -297,11 +297,12 @@ void sample(Context& ctx, const SampleArgs& a) {
   check_shape("sample", "temperature", a.temperature, {&num_rows});
   check_shape("sample", "top_k", a.top_k, {&num_rows});
   check_shape("sample", "top_p", a.top_p, {&num_rows});
+  check_shape("sample", "min_p", a.min_p, {&num_rows});
   check_shape("sample", "seeds", a.seeds, {&num_rows, &two});
   check_shape("sample", "positions", a.positions, {&num_rows});
   check_shape("sample", "sample_indices", a.sample_indices, {&num_rows});
-  for (const Tensor& t : {a.logits, a.temperature, a.top_p})
-    check_dtype("sample", "logits, temperature or top_p", t, DType::kF32);
+  for (const Tensor& t : {a.logits, a.temperature, a.top_p, a.min_p})
+    check_dtype("sample", "logits, temperature, top_p or min_p", t, DType::kF32);
   for (const Tensor& t : {a.out, a.top_k, a.seeds, a.positions, a.sample_indices})
     check_dtype("sample", "out, top_k, seeds, positions or sample_indices", t, DType::kI32);
   if (a.num_valid_tokens < 1 || a.num_valid_tokens > vocab_size.size)

@@ -4,7 +4,8 @@
 //   temperature < 1e-5 or top_k = 1
 //                        the largest logit, ties to the lower id
 //   otherwise            x = logit / temperature
-//     top_k > 0          keeps the top_k largest x, ties to the lower id
+//     min_p > 0          keeps x >= max x + log(min_p), so that no probability is below min_p of the largest
+//     top_k > 0          of these the top_k largest x, ties to the lower id
 //     top_p < 1          of these the fewest, largest first, whose weights reach top_p of their sum: the one
 //                        that crosses stays. A weight is the integer floor(2^32 · exp(x − max x)), so sums
 //                        are exact, free of order
@@ -27,6 +28,7 @@
 namespace nanovllm {
 
 inline constexpr float kGreedyTemperature = 1e-5f;  // below: greedy
+inline constexpr float kLeastMinP = 0x1p-126f;      // below: no filter
 
 // What one row wants, [num_rows] arrays of plain numbers as the Batch has them.
 struct SampleArgs {
@@ -35,6 +37,7 @@ struct SampleArgs {
   Tensor temperature;     // [num_rows] f32, >= 0
   Tensor top_k;           // [num_rows] i32, 0 = off
   Tensor top_p;           // [num_rows] f32, (0, 1]
+  Tensor min_p;           // [num_rows] f32, [0, 1]
   Tensor seeds;           // [num_rows, 2] i32: low and high half
   Tensor positions;       // [num_rows] i32: position of the token that is drawn, in its sequence
   Tensor sample_indices;  // [num_rows] i32: which of a request's n completions

@@ -12,14 +12,14 @@ namespace nanovllm {
 namespace {
 
 constexpr size_t kAlignedWords = 16;  // 64 bytes
-constexpr size_t kNumArrays = 15;
+constexpr size_t kNumArrays = 16;
 
 size_t aligned(size_t words) { return (words + kAlignedWords - 1) / kAlignedWords * kAlignedWords; }
 
 size_t words_of(const BatchLimits& limits) {
   const size_t seqs = size_t(limits.max_num_seqs);
   return 3 * size_t(limits.max_num_tokens) + seqs + 4 * seqs + 1 + seqs * size_t(limits.max_blocks) +
-         8 * size_t(limits.max_num_sampled) + kNumArrays * kAlignedWords;
+         9 * size_t(limits.max_num_sampled) + kNumArrays * kAlignedWords;
 }
 
 }  // namespace
@@ -64,6 +64,7 @@ void InputBuffers::put_sampling(const Batch& b, int64_t rows) {
   sample_.temperature = put(b.temperature, {rows}, if_padded(0.0f));
   sample_.top_k = put(b.top_k, {rows}, if_padded(0));
   sample_.top_p = put(b.top_p, {rows}, if_padded(1.0f));
+  sample_.min_p = put(b.min_p, {rows}, if_padded(0.0f));
   sample_.seeds = put(b.seeds, {rows, 2}, if_padded(0));
   sample_.positions = put(b.sample_positions, {rows}, if_padded(0));
   sample_.sample_indices = put(b.sample_indices, {rows}, if_padded(0));

@@ -17,21 +17,22 @@ TEST(Prompts, TextHasOneALine) {
 
 TEST(Prompts, JsonlHasPromptsIdsMessagesAndParameters) {
   const test::ScratchFolder folder;
-  const std::vector<PromptLine> lines = read_prompts(
-      folder.write("p.jsonl",
-                   "{\"prompt\": \"a\\nb\", \"temperature\": 0.5, \"top_k\": 3, \"top_p\": 0.9, "
-                   "\"seed\": 18446744073709551615, "
-                   "\"max_tokens\": 7, \"ignore_eos\": true, \"stop_token_ids\": [1, 2], \"stop\": \"a\", "
-                   "\"include_stop_str_in_output\": true, \"skip_special_tokens\": false, "
-                   "\"detokenize\": false}\n"
-                   "{\"prompt\": [5, 6], \"stop\": [\"a\", \"b c\"]}\n"
-                   "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n"));
+  const std::vector<PromptLine> lines = read_prompts(folder.write(
+      "p.jsonl",
+      "{\"prompt\": \"a\\nb\", \"temperature\": 0.5, \"top_k\": 3, \"top_p\": 0.9, \"min_p\": 0.25, "
+      "\"seed\": 18446744073709551615, "
+      "\"max_tokens\": 7, \"ignore_eos\": true, \"stop_token_ids\": [1, 2], \"stop\": \"a\", "
+      "\"include_stop_str_in_output\": true, \"skip_special_tokens\": false, "
+      "\"detokenize\": false}\n"
+      "{\"prompt\": [5, 6], \"stop\": [\"a\", \"b c\"]}\n"
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n"));
   ASSERT_EQ(lines.size(), 3u);
   for (const PromptLine& line : lines) EXPECT_EQ(line.error, "");
   EXPECT_EQ(lines[0].text, "a\nb");
   EXPECT_EQ(lines[0].sampling.temperature, 0.5f);
   EXPECT_EQ(lines[0].sampling.top_k, 3);
   EXPECT_EQ(lines[0].sampling.top_p, 0.9f);
+  EXPECT_EQ(lines[0].sampling.min_p, 0.25f);
   EXPECT_EQ(lines[0].sampling.seed, ~uint64_t{0});
   EXPECT_EQ(lines[0].sampling.max_tokens, 7);
   EXPECT_EQ(lines[0].sampling.ignore_eos, true);

@@ -6,7 +6,10 @@ namespace nanovllm::cli {
 namespace {
 
 TEST(SamplingFlags, WhatIsLeftOutComesFromTheModel) {
-  const GenerationConfig model{.do_sample = true, .temperature = 0.7f, .top_p = 0.9f, .top_k = 20};
+  const GenerationConfig model{
+      .do_sample = true, .temperature = 0.7f, .top_p = 0.9f, .min_p = 0.1f, .top_k = 20};
+  EXPECT_EQ(resolve({}, model).min_p, 0.1f);
+  EXPECT_EQ(resolve({.min_p = 0.0f}, model).min_p, 0.0f);
   const SamplingParams params = resolve({}, model);
   EXPECT_EQ(params.temperature, 0.7f);
   EXPECT_EQ(params.top_p, 0.9f);

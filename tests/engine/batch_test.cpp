@@ -25,7 +25,8 @@ TEST(Batch, EveryArrayOfAMixedStep) {
   middle.num_computed_tokens = 3;
   middle.num_scheduled_tokens = 3;
   middle.block_table = {1, 6, 0, 4, 9};
-  Sequence end = *test::make_sequence(2, test::ids(5, 300), {.temperature = 0, .top_k = 20, .top_p = 0.9f});
+  Sequence end = *test::make_sequence(2, test::ids(5, 300),
+                                      {.temperature = 0, .top_k = 20, .top_p = 0.9f, .min_p = 0.2f});
   end.seed = 42;
   end.num_computed_tokens = 3;
   end.num_scheduled_tokens = 2;
@@ -48,6 +49,7 @@ TEST(Batch, EveryArrayOfAMixedStep) {
   EXPECT_EQ(batch.temperature, (std::vector<float>{0.5f, 0}));
   EXPECT_EQ(batch.top_k, (Ints{0, 20}));
   EXPECT_EQ(batch.top_p, (std::vector<float>{1, 0.9f}));
+  EXPECT_EQ(batch.min_p, (std::vector<float>{0, 0.2f}));
   EXPECT_EQ(batch.seeds, (Ints{0x01234567, int32_t(0x89ABCDEF), 42, 0}));
   EXPECT_EQ(batch.sample_positions, (Ints{9, 5}));
   EXPECT_EQ(batch.sample_indices, (Ints{0, 0}));
@@ -94,7 +96,7 @@ TEST(Batch, HoldsNothingOfTheStepBefore) {
   EXPECT_EQ(batch.max_blocks, 0);
   EXPECT_EQ(batch.cu_seqlens_q, (Ints{0}));
   EXPECT_TRUE(batch.positions.empty() && batch.slot_mapping.empty() && batch.block_table.empty());
-  EXPECT_TRUE(batch.temperature.empty() && batch.top_k.empty() && batch.top_p.empty());
+  EXPECT_TRUE(batch.temperature.empty() && batch.top_k.empty() && batch.top_p.empty() && batch.min_p.empty());
   EXPECT_TRUE(batch.seeds.empty() && batch.sample_positions.empty() && batch.sample_indices.empty());
 }
 

@@ -79,6 +79,15 @@ TEST(SamplingParams, TopPMoreThan0AtMost1) {
   EXPECT_EQ(with_top_p(kInf), "top_p: is inf, want more than 0 and at most 1");
 }
 
+TEST(SamplingParams, MinPFrom0To1) {
+  const auto with_min_p = [](float value) { return verdict([=](SamplingParams& p) { p.min_p = value; }); };
+  for (const float right : {0.0f, -0.0f, std::numeric_limits<float>::denorm_min(), 0.5f, 1.0f})
+    EXPECT_EQ(with_min_p(right), "") << right;
+  EXPECT_EQ(with_min_p(-0.1f), "min_p: is -0.1, want 0 to 1");
+  EXPECT_EQ(with_min_p(1.5f), "min_p: is 1.5, want 0 to 1");
+  EXPECT_EQ(with_min_p(kNan), "min_p: is nan, want 0 to 1");
+}
+
 TEST(SamplingParams, TopKMinus1OrMore) {
   for (const int right : {-1, 0, 1, 100, std::numeric_limits<int>::max()})
     EXPECT_EQ(with_top_k(right), "") << right;

@@ -30,6 +30,7 @@ void try_generation_config(const std::string& json) {
   try {
     const GenerationConfig config = parse_generation_config(json, "fuzz.json");
     ASSERT(!config.temperature || *config.temperature >= 0);
+    ASSERT(!config.min_p || (*config.min_p >= 0 && *config.min_p <= 1));
     ASSERT(!config.top_p || (*config.top_p > 0 && *config.top_p <= 1));
     for (const TokenId id : config.eos_token_ids) ASSERT(id >= 0);
   } catch (const Error& error) {

@@ -34,12 +34,13 @@ TEST(GenerationConfig, EosOfAnotherTypeIsRefused) {
 
 TEST(GenerationConfig, HowItWantsToBeSampled) {
   const GenerationConfig config = parse_generation_config(
-      R"({"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "transformers_version": "4.51.0"})",
+      R"({"do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0.05, "transformers_version": "4.51.0"})",
       "g.json");
   EXPECT_EQ(config.do_sample, true);
   EXPECT_EQ(config.temperature, 0.6f);
   EXPECT_EQ(config.top_k, 20);
   EXPECT_EQ(config.top_p, 0.95f);
+  EXPECT_EQ(config.min_p, 0.05f);
 }
 
 TEST(GenerationConfig, WhatIsNotThereStaysUnset) {
@@ -63,6 +64,8 @@ TEST(GenerationConfig, ValuesThatMakeNoSenseAreRefused) {
   expect_refused(R"({"temperature": 2.5})", "g.json: temperature is 2.5, want ");
   expect_refused(R"({"top_p": 0})", "g.json: top_p is 0, want more than 0 and at most 1");
   expect_refused(R"({"top_p": 1.5})", "g.json: top_p is 1.5, want more than 0 and at most 1");
+  expect_refused(R"({"min_p": -0.5})", "g.json: min_p is -0.5, want 0 to 1");
+  expect_refused(R"({"min_p": 2})", "g.json: min_p is 2, want 0 to 1");
   EXPECT_EQ(parse_generation_config(R"({"temperature": 0})", "g.json").temperature, 0.0f);
   EXPECT_EQ(parse_generation_config(R"({"temperature": 2, "top_p": 1})", "g.json").temperature, 2.0f);
 }
@@ -75,10 +78,12 @@ TEST(GenerationConfig, WhatIsNotImplementedIsSaidOnceByName) {
   };
   EXPECT_EQ(stderr_of(R"({"repetition_penalty": 1.05})"),
             "nanovllm: warning: g.json: repetition_penalty is not implemented and has no effect\n");
-  EXPECT_EQ(stderr_of(R"({"min_p": 0.1})"),
-            "nanovllm: warning: g.json: min_p is not implemented and has no effect\n");
-  EXPECT_EQ(stderr_of(R"({"repetition_penalty": 1.0, "min_p": 0, "num_beams": 1, "length_penalty": null})"),
-            "");
+  EXPECT_EQ(stderr_of(R"({"typical_p": 0.9})"),
+            "nanovllm: warning: g.json: typical_p is not implemented and has no effect\n");
+  EXPECT_EQ(
+      stderr_of(
+          R"({"repetition_penalty": 1.0, "min_p": 0.1, "typical_p": 1, "num_beams": 1, "length_penalty": null})"),
+      "");
 }
 
 TEST(GenerationConfig, ADamagedFileIsRefused) {

@@ -86,6 +86,7 @@ class OpErrors : public testing::Test {
                          .temperature = floats3,
                          .top_k = ids,
                          .top_p = floats3,
+                         .min_p = floats3,
                          .seeds = seeds,
                          .positions = ids,
                          .sample_indices = ids,
@@ -221,12 +222,13 @@ TEST_F(OpErrors, ElementTypes) {
        {{&g.indices, kFloat, "indices is [3] f32, want i32"},
         {&g.out, kHalf, "out is [3, 8] bf16, want f32"}});
   auto& p = sample_args;
-  const char* floats_text = "logits, temperature or top_p is [3] i32, want f32";
+  const char* floats_text = "logits, temperature, top_p or min_p is [3] i32, want f32";
   const char* ints_text = "out, top_k, seeds, positions or sample_indices is [3] f32, want i32";
   each("sample", sample, p,
-       {{&p.logits, kHalf, "logits, temperature or top_p is [3, 5] bf16, want f32"},
+       {{&p.logits, kHalf, "logits, temperature, top_p or min_p is [3, 5] bf16, want f32"},
         {&p.temperature, kInt, floats_text},
         {&p.top_p, kInt, floats_text},
+        {&p.min_p, kInt, floats_text},
         {&p.out, kFloat, ints_text},
         {&p.top_k, kFloat, ints_text},
         {&p.positions, kFloat, ints_text},

@@ -64,6 +64,15 @@ TEST(SampleFrequencies, Cold) {
 }
 TEST(SampleFrequencies, TopK) { check_frequencies({.logits = some_logits(30), .top_k = 7, .seed = 14}); }
 TEST(SampleFrequencies, TopP) { check_frequencies({.logits = some_logits(30), .top_p = 0.8f, .seed = 15}); }
+TEST(SampleFrequencies, MinP) { check_frequencies({.logits = some_logits(30), .min_p = 0.1f, .seed = 18}); }
+TEST(SampleFrequencies, AllFilters) {
+  check_frequencies({.logits = some_logits(60),
+                     .temperature = 1.5f,
+                     .top_k = 20,
+                     .top_p = 0.9f,
+                     .min_p = 0.05f,
+                     .seed = 19});
+}
 TEST(SampleFrequencies, TopKAndTopP) {
   check_frequencies({.logits = some_logits(30), .temperature = 1.5f, .top_k = 20, .top_p = 0.9f, .seed = 16});
 }

@@ -8,12 +8,13 @@ namespace nanovllm::test {
 std::vector<int32_t> sample_rows(Context& ctx, const std::vector<SampleCase>& rows,
                                  int64_t num_valid_tokens) {
   const int64_t n = int64_t(rows.size()), vocab_size = int64_t(rows[0].logits.size());
-  Floats logits({n, vocab_size}), temperature({n}), top_p({n});
+  Floats logits({n, vocab_size}), temperature({n}), top_p({n}), min_p({n});
   Ints out({n}, -7), top_k({n}), seeds({n, 2}), positions({n}), sample_indices({n});
   for (size_t r = 0; r < rows.size(); ++r) {
     std::copy(rows[r].logits.begin(), rows[r].logits.end(), logits.data() + int64_t(r) * vocab_size);
     temperature[r] = rows[r].temperature;
     top_p[r] = rows[r].top_p;
+    min_p[r] = rows[r].min_p;
     top_k[r] = rows[r].top_k;
     seeds[2 * r] = int32_t(uint32_t(rows[r].seed));
     seeds[2 * r + 1] = int32_t(uint32_t(rows[r].seed >> 32));
@@ -25,6 +26,7 @@ std::vector<int32_t> sample_rows(Context& ctx, const std::vector<SampleCase>& ro
                .temperature = temperature,
                .top_k = top_k,
                .top_p = top_p,
+               .min_p = min_p,
                .seeds = seeds,
                .positions = positions,
                .sample_indices = sample_indices,
@@ -39,6 +41,10 @@ std::vector<Kept> kept_by_definition(const SampleCase& row) {
   for (size_t id = 0; id < row.logits.size(); ++id)
     kept.push_back({row.logits[id] / row.temperature, int32_t(id)});
   std::stable_sort(kept.begin(), kept.end(), [](const Kept& a, const Kept& b) { return a.x > b.x; });
+  if (row.min_p >= kLeastMinP) {
+    const float least = kept[0].x + log_f32(row.min_p);
+    std::erase_if(kept, [&](const Kept& k) { return k.x < least; });
+  }
   if (row.top_k > 0 && size_t(row.top_k) < kept.size()) kept.resize(size_t(row.top_k), {0, 0});
   if (row.top_p >= 1) return kept;
   const auto weight = [&](const Kept& k) { return uint64_t(double(exp_f32(k.x - kept[0].x)) * 0x1p32); };

@@ -10,6 +10,7 @@ struct SampleCase {
   float temperature = 1;
   int32_t top_k = 0;
   float top_p = 1;
+  float min_p = 0;
   uint64_t seed = 1;
   int32_t position = 0;
   int32_t sample_index = 0;

@@ -232,6 +232,8 @@ TEST_P(SampleTest, IsItsDefinition) {
       row.temperature = temperatures[generator() % 4];
       row.top_k = std::max(0, ks[generator() % 8]);
       row.top_p = ps[generator() % 6];
+      const float least[] = {0.0f, 0.0f, 1e-40f, 1e-20f, 0.01f, 0.3f, 1.0f};
+      row.min_p = least[generator() % 7];
       row.seed = uint64_t(generator()) << 32 | generator();
       row.position = int32_t(generator() % 40000);
       row.sample_index = int32_t(generator() % 3);
@@ -241,8 +243,27 @@ TEST_P(SampleTest, IsItsDefinition) {
     for (size_t r = 0; r < rows.size(); ++r)
       ASSERT_EQ(ids[r], sample_by_definition(rows[r]))
           << vocab << " ids, row " << r << ": temperature " << rows[r].temperature << " top_k "
-          << rows[r].top_k << " top_p " << rows[r].top_p;
+          << rows[r].top_k << " top_p " << rows[r].top_p << " min_p " << rows[r].min_p;
   }
+}
+
+// Against the largest probability, before top_k and top_p: e^0, e^-1 and e^-2 of it are 1, .37 and .14.
+TEST_P(SampleTest, MinPIsAPartOfTheLargest) {
+  const std::vector<float> logits{-2, 0, -1, 0, -30};
+  const auto kept = [&](SampleCase row) {
+    row.logits = logits;
+    return drawn(row, 400);
+  };
+  EXPECT_EQ(kept({.min_p = 1}), (std::set<int32_t>{1, 3}));
+  EXPECT_EQ(kept({.min_p = 0.4f}), (std::set<int32_t>{1, 3}));
+  EXPECT_EQ(kept({.min_p = 0.36f}), (std::set<int32_t>{1, 2, 3}));
+  EXPECT_EQ(kept({.min_p = 0.13f}), (std::set<int32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(kept({.temperature = 2, .min_p = 0.4f}), (std::set<int32_t>{1, 2, 3})) << "of x, not of logits";
+  EXPECT_EQ(kept({.top_k = 3, .min_p = 0.4f}), (std::set<int32_t>{1, 3}));
+  EXPECT_EQ(kept({.top_k = 2, .min_p = 0.13f}), (std::set<int32_t>{1, 3}));
+  EXPECT_EQ(kept({.top_p = 0.5f, .min_p = 0.4f}), (std::set<int32_t>{1}))
+      << "top_p counts in what min_p left";
+  EXPECT_EQ(kept({.top_p = 0.51f, .min_p = 0.4f}), (std::set<int32_t>{1, 3}));
 }
 
 // Rising logits make every id pass the threshold: the candidate list is cut back again and again.

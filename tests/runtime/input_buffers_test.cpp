@@ -34,6 +34,7 @@ Batch numbered_batch(int tokens, int seqs, int rows, int max_blocks) {
   b.temperature = floats(rows);
   b.top_k = numbers(rows);
   b.top_p = floats(rows);
+  b.min_p = floats(rows);
   b.seeds = numbers(2 * rows);
   b.sample_positions = numbers(rows);
   b.sample_indices = numbers(rows);
@@ -66,6 +67,7 @@ void expect_batch(const InputBuffers& buffers, const Batch& b) {
   expect_array(sample.temperature, b.temperature, rows);
   expect_array(sample.top_k, b.top_k, rows);
   expect_array(sample.top_p, b.top_p, rows);
+  expect_array(sample.min_p, b.min_p, rows);
   expect_array(sample.seeds, b.seeds, "[" + std::to_string(b.num_sampled()) + ", 2]");
   expect_array(sample.positions, b.sample_positions, rows);
   expect_array(sample.sample_indices, b.sample_indices, rows);
@@ -120,6 +122,7 @@ TEST(InputBuffers, DecodesArePaddedAndKeepTheirPlaces) {
   expect_array(sample.temperature, with(two.temperature, {0.0f}), "[3]");
   expect_array(sample.top_k, with(two.top_k, {0}), "[3]");
   expect_array(sample.top_p, with(two.top_p, {1.0f}), "[3]");
+  expect_array(sample.min_p, with(two.min_p, {0.0f}), "[3]");
   expect_array(sample.seeds, with(two.seeds, {0, 0}), "[3, 2]");
   EXPECT_EQ(to_string(in.attn.block_table), "[3, 4] i32");
   for (int64_t i = 0; i < 2; ++i)

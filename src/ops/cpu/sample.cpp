@@ -21,14 +21,15 @@ bool before(const Candidate& a, const Candidate& b) { return a.x > b.x || (a.x =
 // For std heaps, which keep the "largest" on top.
 bool after(const Candidate& a, const Candidate& b) { return before(b, a); }
 
-// The top_k first candidates of a row. `list` has room for every id; it fills to twice top_k and is cut back.
-int64_t keep_top_k(const SampleRow& row, int64_t top_k, Candidate* list) {
+// The top_k first candidates of a row, of those with x >= least. `list` has room for every id; it fills to twice top_k and is cut
+// back.
+int64_t keep_top_k(const SampleRow& row, int64_t top_k, float least, Candidate* list) {
   const int64_t room = std::min(row.count, std::max<int64_t>(2 * top_k, 256));
   int64_t n = 0;
   float threshold = -INFINITY;  // at this value or below a later id cannot be among the first top_k
   for (int64_t id = 0; id < row.count; ++id) {
     const float x = row.logits[id] / row.temperature;
-    if (!(x > threshold)) continue;
+    if (!(x > threshold) || x < least) continue;
     if (n == room) {
       std::nth_element(list, list + top_k - 1, list + n, before);
       n = top_k;
@@ -75,18 +76,24 @@ int32_t draw(const SampleRow& row, const Candidate* list, int64_t n) {
   return best.id;
 }
 
-int32_t sample_row(const Kernels& kernels, const SampleRow& row, int32_t top_k, float top_p,
-                   Candidate* list) {
+struct Filters {
+  int32_t top_k;
+  float top_p, min_p;
+};
+
+int32_t sample_row(const Kernels& kernels, const SampleRow& row, const Filters& filters, Candidate* list) {
   const float max = kernels.row_max(row.logits, row.count);
   if (!std::isfinite(max)) return -1;
-  if (row.temperature < kGreedyTemperature || top_k == 1)
+  if (row.temperature < kGreedyTemperature || filters.top_k == 1)
     return int32_t(std::find(row.logits, row.logits + row.count, max) - row.logits);
   if (!std::isfinite(max / row.temperature)) return -1;
-  const bool cut_k = top_k > 0 && top_k < row.count, cut_p = top_p < 1;
-  if (!cut_k && !cut_p) return kernels.gumbel_argmax(row);
-  int64_t n = keep_top_k(row, cut_k ? top_k : row.count, list);
+  const bool cut_k = filters.top_k > 0 && filters.top_k < row.count, cut_p = filters.top_p < 1,
+             cut_m = filters.min_p >= kLeastMinP;
+  if (!cut_k && !cut_p && !cut_m) return kernels.gumbel_argmax(row);
+  const float least = cut_m ? max / row.temperature + log_f32(filters.min_p) : -INFINITY;
+  const int64_t n = keep_top_k(row, cut_k ? filters.top_k : row.count, least, list);
   if (!cut_p) return draw(row, list, n);
-  const int64_t kept = keep_top_p(list, n, top_p);
+  const int64_t kept = keep_top_p(list, n, filters.top_p);
   return draw(row, list + n - kept, kept);
 }
 
@@ -108,8 +115,8 @@ void sample(const Kernels& kernels, Context& ctx, const SampleArgs& a) {
                           .seed = uint64_t(uint32_t(seed[1])) << 32 | uint32_t(seed[0]),
                           .position = a.positions.ptr<int32_t>()[r],
                           .sample_index = a.sample_indices.ptr<int32_t>()[r]};
-      a.out.ptr<int32_t>()[r] = sample_row(kernels, row, a.top_k.ptr<int32_t>()[r], a.top_p.ptr<float>()[r],
-                                           lists + task * a.num_valid_tokens);
+      const Filters filters{a.top_k.ptr<int32_t>()[r], a.top_p.ptr<float>()[r], a.min_p.ptr<float>()[r]};
+      a.out.ptr<int32_t>()[r] = sample_row(kernels, row, filters, lists + task * a.num_valid_tokens);
     }
   });
 }

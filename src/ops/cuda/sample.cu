@@ -17,7 +17,7 @@ constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 struct SampleParams {
   int32_t* out;
   const float* logits;
-  const float *temperature, *top_p;
+  const float *temperature, *top_p, *min_p;
   const int32_t *top_k, *seeds, *positions, *sample_indices;
   int64_t logits_stride;
   int num_valid;
@@ -83,7 +83,7 @@ struct Row {
   int count;
   float temperature;
   int32_t top_k;
-  float top_p;
+  float top_p, min_p;
   uint64_t seed;
   uint32_t position, sample_index;
 
@@ -93,6 +93,7 @@ struct Row {
         temperature(p.temperature[r]),
         top_k(p.top_k[r]),
         top_p(p.top_p[r]),
+        min_p(p.min_p[r]),
         seed(uint64_t(uint32_t(p.seeds[2 * r + 1])) << 32 | uint32_t(p.seeds[2 * r])),
         position(uint32_t(p.positions[r])),
         sample_index(uint32_t(p.sample_indices[r])) {}
@@ -100,6 +101,8 @@ struct Row {
   __device__ bool greedy() const { return temperature < kGreedyTemperature || top_k == 1; }
   __device__ bool cuts_k() const { return top_k > 0 && top_k < count; }
   __device__ bool cuts_p() const { return top_p < 1; }
+  __device__ bool cuts_m() const { return min_p >= kLeastMinP; }
+  __device__ bool filtered() const { return cuts_k() || cuts_p() || cuts_m(); }
   __device__ bool aligned() const { return reinterpret_cast<uint64_t>(logits) % sizeof(float4) == 0; }
   __device__ int num_fours() const { return (count + 3) / 4; }
 
@@ -256,7 +259,7 @@ __global__ void __launch_bounds__(kPartThreads, 4)
   const int begin = int(blockIdx.y) * each, end = min(begin + each, row.num_fours());
   LargestLogit largest;
   uint64_t best = 0;
-  if (row.greedy() || row.cuts_k() || row.cuts_p())
+  if (row.greedy() || row.filtered())
     row.for_each_four(
         begin, end, [] {}, [&](const float4& logits, int i) { largest.add(max_of(logits), i); });
   else
@@ -329,8 +332,12 @@ __device__ uint64_t find_threshold(const Row& row, uint64_t lowest, double wante
 
 // What the filters of a row leave: keys from this one on.
 __device__ uint64_t lowest_kept(const Row& row, float max_x) {
-  uint64_t lowest = 0;
-  if (row.cuts_k()) lowest = find_threshold(row, 0, double(row.top_k), [](float) { return uint64_t{1}; });
+  // All ids of the least x are kept, too.
+  uint64_t lowest = row.cuts_m() ? uint64_t(ordered(max_x + log_f32(row.min_p))) << 32 : 0;
+  if (row.cuts_k()) {
+    const uint64_t of_k = find_threshold(row, lowest, double(row.top_k), [](float) { return uint64_t{1}; });
+    lowest = of_k > lowest ? of_k : lowest;
+  }
   if (!row.cuts_p()) return lowest;
   const auto weight = [&](float x) {  // 2^32 e^-22.5 < 0.8
     const float below = x - max_x;
@@ -356,12 +363,12 @@ __global__ void __launch_bounds__(kThreads)
   const uint64_t first = reduce_warp(part.first, Larger{});
   uint64_t best = reduce_warp(part.best, Larger{});
   const float max = value_of_key(first);
-  const bool greedy = row.greedy(), filtered = row.cuts_k() || row.cuts_p();
+  const bool greedy = row.greedy();
   if (!isfinite(max) || (!greedy && !isfinite(row.x(max)))) {
     if (threadIdx.x == 0) p.out[blockIdx.x] = -1;
     return;
   }
-  if (greedy || !filtered) {
+  if (greedy || !row.filtered()) {
     if (threadIdx.x == 0) p.out[blockIdx.x] = id_of(greedy ? first : best);
     return;
   }
@@ -397,6 +404,7 @@ void sample(Context& ctx, const SampleArgs& a) {
                             .logits = a.logits.ptr<float>(),
                             .temperature = a.temperature.ptr<float>(),
                             .top_p = a.top_p.ptr<float>(),
+                            .min_p = a.min_p.ptr<float>(),
                             .top_k = a.top_k.ptr<int32_t>(),
                             .seeds = a.seeds.ptr<int32_t>(),
                             .positions = a.positions.ptr<int32_t>(),

@@ -148,6 +148,7 @@ TEST_P(EarlyStartTest, SamplingWaits) {
   const DeviceValues logits(DType::kF32, {kRows, kVocab}, values), out({kRows, 2}, std::vector<int32_t>(6)),
       temperature(DType::kF32, {kRows}, std::vector<float>{0, 0.7f, 1}),
       top_p(DType::kF32, {kRows}, std::vector<float>{1, 1, 0.5f}),
+      min_p(DType::kF32, {kRows}, std::vector<float>{0, 0, 0}),
       ints({kRows, 2}, std::vector<int32_t>{0, 0, 0, 0, 0, 0});
   const Tensor zeros = Tensor::view(ints.tensor().data, DType::kI32, {kRows});
   expect_to_wait("sample", logits, out, [&] {
@@ -156,6 +157,7 @@ TEST_P(EarlyStartTest, SamplingWaits) {
                    .temperature = temperature,
                    .top_k = zeros,
                    .top_p = top_p,
+                   .min_p = min_p,
                    .seeds = ints,
                    .positions = zeros,
                    .sample_indices = zeros,
