@@ -249,7 +249,7 @@ TEST_P(SampleTest, IsItsDefinition) {
 
 // Against the largest probability, before top_k and top_p: e^0, e^-1 and e^-2 of it are 1, .37 and .14.
 TEST_P(SampleTest, MinPIsAPartOfTheLargest) {
-  const std::vector<float> logits{-2, 0, -1, 0, -30};
+  const std::vector<float> logits{-1, 1, 0, 1, -29};
   const auto kept = [&](SampleCase row) {
     row.logits = logits;
     return drawn(row, 400);
