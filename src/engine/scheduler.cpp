@@ -295,6 +295,12 @@ void Scheduler::stop(const Sequence& sequence) {
   ++num_ended_;
 }
 
+void Scheduler::stop_finished(Sequence& sequence) {
+  --metrics_.finished[size_t(sequence.finish_reason)];
+  sequence.finish_reason = FinishReason::kStop;
+  ++metrics_.finished[size_t(FinishReason::kStop)];
+}
+
 bool Scheduler::abort(RequestId id) {
   check_between_steps();
   const auto is_of_request = [id](const auto& sequence) { return sequence->id == id; };

@@ -75,6 +75,8 @@ class Scheduler {
 
   // Ends a sequence that progressed() with kStop: its text has one of the stop strings. When abort() may be called.
   void stop(const Sequence& sequence);
+  // Of one that take_finished() gave: the text of its very last token has one, so it counts as stopped.
+  void stop_finished(Sequence& sequence);
 
   // Those that finished since the last call, in order of finishing. They own nothing of the cache any more.
   std::vector<std::unique_ptr<Sequence>> take_finished();

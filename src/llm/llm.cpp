@@ -241,7 +241,10 @@ std::vector<RequestOutput> LLM::State::take_outputs(bool has_run) {
   for (const Sequence* sequence : stopped) scheduler->stop(*sequence);
   for (const auto& sequence : scheduler->take_finished()) {
     const auto stream = streams.find(key_of(*sequence));
-    if (!stream->second.stopped()) outputs.push_back(make_output(*sequence, stream->second));
+    if (!stream->second.stopped()) {
+      outputs.push_back(make_output(*sequence, stream->second));
+      if (stream->second.stopped()) scheduler->stop_finished(*sequence);
+    }
     streams.erase(stream);
   }
   return outputs;

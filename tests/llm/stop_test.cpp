@@ -86,8 +86,12 @@ TEST_P(StopTest, NothingFromTheStringOnIsEverSent) {
 TEST_P(StopTest, AtTheVeryTokenOfMaxTokens) {
   const std::string stop = whole_.text.substr(40, 6);
   const int needed = int(tokens_until(stop));
-  const Completion at = answer({.max_tokens = needed, .stop = {stop}}),
-                   before = answer({.max_tokens = needed - 1, .stop = {stop}});
+  const auto num_stopped = [&] { return llm_.scheduler().metrics().finished[size_t(FinishReason::kStop)]; };
+  const auto stopped_before = num_stopped();
+  const Completion at = answer({.max_tokens = needed, .stop = {stop}});
+  EXPECT_EQ(num_stopped(), stopped_before + 1);
+  const Completion before = answer({.max_tokens = needed - 1, .stop = {stop}});
+  EXPECT_EQ(num_stopped(), stopped_before + 1);
   EXPECT_EQ(at.finish_reason, FinishReason::kStop);
   EXPECT_EQ(at.text, whole_.text.substr(0, whole_.text.find(stop)));
   EXPECT_EQ(before.finish_reason, FinishReason::kLength);
