@@ -28,7 +28,11 @@ void check_sampling_params(const SamplingParams& params, int64_t vocab_size) {
   for (const std::string& stop : params.stop) {
     if (stop.empty()) fail(ErrorKind::kRequest, "stop: has an empty string, want none");
     if (find_invalid_utf8(stop) < stop.size())
-      fail(ErrorKind::kRequest, "stop: has a string that is no UTF-8: ", replace_invalid_utf8(stop));
+      fail(ErrorKind::kRequest,
+           "stop: has a string that is no UTF-8, want UTF-8: ", replace_invalid_utf8(stop.substr(0, 80)));
+    if (stop.size() > kMaxStopBytes)
+      fail(ErrorKind::kRequest, "stop: has a string of ", stop.size(), " bytes, want at most ",
+           kMaxStopBytes);
   }
   if (!params.stop.empty() && !params.detokenize)
     fail(ErrorKind::kRequest, "stop: has strings, and detokenize is false, want it true to find them");

@@ -11,7 +11,7 @@
 namespace nanovllm {
 
 inline constexpr int kMaxCompletions = 128;
-inline constexpr size_t kMaxStops = 64;
+inline constexpr size_t kMaxStops = 64, kMaxStopBytes = 1024;
 
 struct SamplingParams {
   int n = 1;                     // completions of the prompt, at most kMaxCompletions; greedy ones are equal
@@ -23,7 +23,7 @@ struct SamplingParams {
   int max_tokens = 64;           // at least 1
   bool ignore_eos = false;       // go on past EOS; stop_token_ids still stop
   std::vector<TokenId> stop_token_ids;
-  // Strings that end the answer, at most kMaxStops, none empty, wherever tokens begin and end (tokenizer/stop_matcher.h): nothing
+  // Strings that end the answer, at most kMaxStops of kMaxStopBytes, none empty, wherever tokens begin and end (tokenizer/stop_matcher.h): nothing
   // from the first one on is given out.
   std::vector<std::string> stop;
   bool include_stop_str_in_output =

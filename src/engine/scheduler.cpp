@@ -298,6 +298,7 @@ void Scheduler::stop(const Sequence& sequence) {
 void Scheduler::stop_finished(Sequence& sequence) {
   --metrics_.finished[size_t(sequence.finish_reason)];
   sequence.finish_reason = FinishReason::kStop;
+  sequence.error.clear();
   ++metrics_.finished[size_t(FinishReason::kStop)];
 }
 

@@ -68,6 +68,7 @@ struct LLM::State {
   void launch(const Batch& batch, int64_t step);
   void collect(const Batch& batch);
   const Batch& run_step();
+  void drop_unwanted_step();
   void end_step(const std::exception& error);  // that could not be run
 
   ModelConfig model_config;
@@ -217,13 +218,18 @@ RequestOutput LLM::State::make_output(const Sequence& sequence, Stream& stream) 
     if (!stops || sequence.params.include_stop_str_in_output)
       output.text += stream.push(stream.detokenizer->push(output.token_ids[i]));
   }
-  if (sequence.finished()) output.text += stream.push(stream.detokenizer->finish());
-  if (stream.stopped()) {  // at the very last token, too
+  std::string held = sequence.finished() ? stream.detokenizer->finish() : "";
+  const bool broken_off =
+      sequence.finish_reason == FinishReason::kAbort || sequence.finish_reason == FinishReason::kError;
+  if (!broken_off) output.text += stream.push(std::exchange(held, {}));
+  if (stream.stopped()) {  // at the very last token, too, whatever became of the step behind it
     output.finish_reason = FinishReason::kStop;
     output.stop_reason = *stream.stop_matcher->found();
     output.finish_time = Clock::now();
-  } else if (sequence.finished() && stream.stop_matcher) {
-    output.text += stream.stop_matcher->finish();
+    output.error.clear();
+  } else if (sequence.finished()) {
+    if (stream.stop_matcher) output.text += stream.stop_matcher->finish();
+    output.text += held;
   }
   return output;
 }
@@ -316,11 +322,15 @@ const Batch& LLM::State::run_step() {
   ++num_steps;
   if (failed) std::rethrow_exception(failed);
   running_step = ahead;
-  if (running_step && scheduler->num_running() == 0) {  // all have ended: nobody wants its ids
-    collect(*std::exchange(running_step, nullptr));
-    ++num_steps;
-  }
+  drop_unwanted_step();
   return *batch;
+}
+
+// All have ended: nobody wants its ids.
+void LLM::State::drop_unwanted_step() {
+  if (!running_step || scheduler->num_running() > 0) return;
+  collect(*std::exchange(running_step, nullptr));
+  ++num_steps;
 }
 
 std::vector<RequestOutput> LLM::step() {
@@ -347,6 +357,11 @@ std::vector<RequestOutput> LLM::step() {
                        .waited = std::chrono::duration<double>(state_->waited).count(),
                        .device_busy = state_->runner->step_times().busy,
                        .device_idle = state_->runner->step_times().idle};
+  try {
+    state_->drop_unwanted_step();  // a stop string may have ended the last
+  } catch (const std::exception& error) {
+    state_->end_step(error);  // these outputs are still good
+  }
   return outputs;
 }
 

@@ -4,7 +4,7 @@
 //   temperature < 1e-5 or top_k = 1
 //                        the largest logit, ties to the lower id
 //   otherwise            x = logit / temperature
-//     min_p > 0          keeps x >= max x + log(min_p), so that no probability is below min_p of the largest
+//     min_p > 0          keeps x >= max x + log(min_p): up to rounding, probabilities from min_p of the largest on
 //     top_k > 0          of these the top_k largest x, ties to the lower id
 //     top_p < 1          of these the fewest, largest first, whose weights reach top_p of their sum: the one
 //                        that crosses stays. A weight is the integer floor(2^32 · exp(x − max x)), so sums

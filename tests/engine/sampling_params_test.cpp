@@ -119,7 +119,9 @@ TEST(SamplingParams, StopStringsAreSomeText) {
   EXPECT_EQ(with_stop(std::vector<std::string>(kMaxStops, "x")), "");
   EXPECT_EQ(with_stop(std::vector<std::string>(kMaxStops + 1, "x")), "stop: has 65 strings, want at most 64");
   EXPECT_EQ(with_stop({"a", ""}), "stop: has an empty string, want none");
-  EXPECT_EQ(with_stop({"caf\xc3"}), "stop: has a string that is no UTF-8: caf\ufffd");
+  EXPECT_EQ(with_stop({"caf\xc3"}), "stop: has a string that is no UTF-8, want UTF-8: caf\ufffd");
+  EXPECT_EQ(with_stop({std::string(1024, 'x')}), "");
+  EXPECT_EQ(with_stop({std::string(1025, 'x')}), "stop: has a string of 1025 bytes, want at most 1024");
   EXPECT_EQ(with_stop({}, false), "");
   EXPECT_EQ(with_stop({"a"}, false), "stop: has strings, and detokenize is false, want it true to find them");
 }
