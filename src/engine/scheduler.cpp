@@ -192,9 +192,9 @@ void Scheduler::append_token(Sequence& sequence, TokenId id, Clock::time_point n
   ++metrics_.generation_tokens;
   sequence.token_ids.push_back(id);
   const bool eos = is_eos(sequence, id);
-  sequence.stopped_by_param =
+  sequence.stopped_by_id =
       !eos && std::ranges::find(sequence.params.stop_token_ids, id) != sequence.params.stop_token_ids.end();
-  if (eos || sequence.stopped_by_param)
+  if (eos || sequence.stopped_by_id)
     sequence.finish_reason = FinishReason::kStop;
   else if (sequence.num_tokens() >= sequence.max_len)
     sequence.finish_reason = FinishReason::kLength;

@@ -61,8 +61,8 @@ struct Sequence {
   int num_remembered_blocks = 0;     // that the block manager knows the contents of
   uint64_t content = 0;              // of the last of these
   FinishReason finish_reason = FinishReason::kNone;
-  bool stopped_by_param = false;  // by one of params.stop_token_ids that is no EOS
-  std::string error;              // why it ended with kError
+  bool stopped_by_id = false;  // by one of params.stop_token_ids that is no EOS
+  std::string error;           // why it ended with kError
   Clock::time_point arrival_time, admission_time, first_token_time, last_token_time, finish_time;
 };
 

@@ -211,7 +211,7 @@ RequestOutput LLM::State::make_output(const Sequence& sequence, Stream& stream) 
   const auto first = sequence.token_ids.begin() + sequence.num_prompt_tokens + stream.num_sent;
   output.token_ids.assign(first, sequence.token_ids.end());
   stream.num_sent = sequence.num_output_tokens();
-  if (sequence.stopped_by_param) output.stop_reason = sequence.token_ids.back();
+  if (sequence.stopped_by_id) output.stop_reason = sequence.token_ids.back();
   if (!stream.detokenizer) return output;
   for (size_t i = 0; i < output.token_ids.size(); ++i) {
     const bool stops = i + 1 == output.token_ids.size() && sequence.finish_reason == FinishReason::kStop;

@@ -28,7 +28,7 @@ int64_t bias_features(const ModelConfig& config, TensorParallel tp) {
 
 }  // namespace
 
-size_t measure_driver(const ModelConfig& config, int num_graphs) {
+size_t estimate_driver_bytes(const ModelConfig& config, int num_graphs) {
   // CUDA 13 on an H200 takes 9 to 20 MB for the code of kernels, ours and cuBLASLt's, 2.7 KB for a recorded kernel, and whole pages
   // for each buffer: two a layer, and what a step needs.
   constexpr size_t kCode = size_t{128} << 20, kRecordedKernel = size_t{4} << 10, kPage = size_t{2} << 20;

@@ -25,7 +25,7 @@ struct MemoryPlan {
 };
 
 // What the driver of a device of its own memory takes besides what it is asked for.
-size_t measure_driver(const ModelConfig& config, int num_graphs);
+size_t estimate_driver_bytes(const ModelConfig& config, int num_graphs);
 
 // What a forward and the sampler of the largest step take from the arena: the forward is run with ops that do
 // nothing. The model's parameters are loaded; tp: the rank that it is of.

@@ -55,7 +55,7 @@ MemoryPlan Worker::measure() {
       *config_.ops, model_, {comm_.rank(), comm_.size()}, config_.batch_limits(), threads_.num_threads());
   plan.input_bytes = InputBuffers::bytes(config_.batch_limits());
   if (config_.ops->device->memory().total > 0)
-    plan.driver_bytes = measure_driver(model_.config(), graphs_.num_sizes());
+    plan.driver_bytes = estimate_driver_bytes(model_.config(), graphs_.num_sizes());
   plan.kv_block_bytes =
       KvCache::block_bytes(*config_.ops, model_.config(), model_.num_kv_heads(), config_.block_size);
   return plan;

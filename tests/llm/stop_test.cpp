@@ -81,7 +81,7 @@ TEST_P(StopTest, NothingFromTheStringOnIsEverSent) {
     }
   EXPECT_EQ(num_finished, 1);
   EXPECT_TRUE(llm_.step().empty());
-  EXPECT_EQ(llm_.last_step().seconds > 0 && llm_.last_step().num_keys > 0, false) << "a step was left behind";
+  EXPECT_EQ(llm_.last_step().num_keys, 0) << "a step was left behind";
   EXPECT_EQ(text, whole_.text.substr(0, whole_.text.find(stop)));
 }
 

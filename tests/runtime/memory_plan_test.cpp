@@ -112,8 +112,9 @@ TEST_F(MemoryPlanTest, ADriverTakesPagesForEachLayerAndMemoryForEachGraph) {
   const ModelConfig model = read_model_config(folder_.path());
   ModelConfig deeper = model;
   deeper.num_layers += 3;
-  EXPECT_EQ(measure_driver(deeper, 0) - measure_driver(model, 0), size_t{3} * 2 * (2 << 20));
-  EXPECT_EQ(measure_driver(model, 5) - measure_driver(model, 0), size_t{5} * (2 * 10 + 20) * 4096);
+  EXPECT_EQ(estimate_driver_bytes(deeper, 0) - estimate_driver_bytes(model, 0), size_t{3} * 2 * (2 << 20));
+  EXPECT_EQ(estimate_driver_bytes(model, 5) - estimate_driver_bytes(model, 0),
+            size_t{5} * (2 * 10 + 20) * 4096);
 }
 
 // Runs the largest step that the limits allow: every sequence sampled, by every filter, and every token

@@ -88,9 +88,9 @@ int32_t sample_row(const Kernels& kernels, const SampleRow& row, const Filters& 
     return int32_t(std::find(row.logits, row.logits + row.count, max) - row.logits);
   if (!std::isfinite(max / row.temperature)) return -1;
   const bool cut_k = filters.top_k > 0 && filters.top_k < row.count, cut_p = filters.top_p < 1,
-             cut_m = filters.min_p >= kLeastMinP;
-  if (!cut_k && !cut_p && !cut_m) return kernels.gumbel_argmax(row);
-  const float least = cut_m ? max / row.temperature + log_f32(filters.min_p) : -INFINITY;
+             cut_min_p = filters.min_p >= kLeastMinP;
+  if (!cut_k && !cut_p && !cut_min_p) return kernels.gumbel_argmax(row);
+  const float least = cut_min_p ? max / row.temperature + log_f32(filters.min_p) : -INFINITY;
   const int64_t n = keep_top_k(row, cut_k ? filters.top_k : row.count, least, list);
   if (!cut_p) return draw(row, list, n);
   const int64_t kept = keep_top_p(list, n, filters.top_p);

@@ -2,7 +2,8 @@
 //
 // All chunks of all such sequences stand in a row, sequence by sequence, kv head by kv head, and the row is cut into equal
 // spans, one a thread block; a chunk is of the span in which its first 16 keys are, but sequences of few chunks stay whole, with the
-// span in which they begin. Most sequences lie in one span. Of those that do not, the first span keeps its joined state and the others the result of every chunk, for whoever comes last to join.
+// span in which they begin. Most sequences lie in one span. Of those that do not, the first span keeps its joined state and the others
+// the result of every chunk, for whoever comes last to join.
 #pragma once
 
 #include "ops/cuda/attention_common.cuh"

@@ -1,7 +1,7 @@
 // Sampling (ops/sample.h) without a sort: the order "larger first, ties to the lower id" is the order of 64-bit keys.
 //
 // scan_kernel reads every row once, cut into parts: the largest logit and, for rows without filters, the largest x + g.
-// finish_kernel merges the parts and filters where that is wanted: what top_k and top_p keep are the keys from a threshold
+// finish_kernel merges the parts and filters where that is wanted: what the filters keep are the keys from a threshold
 // on, found eight bits at a time. Keys are maxima, counts and weights integers, so no order of threads shows.
 #include "base/random.h"
 #include "ops/cuda/kernels.cuh"
@@ -101,8 +101,8 @@ struct Row {
   __device__ bool greedy() const { return temperature < kGreedyTemperature || top_k == 1; }
   __device__ bool cuts_k() const { return top_k > 0 && top_k < count; }
   __device__ bool cuts_p() const { return top_p < 1; }
-  __device__ bool cuts_m() const { return min_p >= kLeastMinP; }
-  __device__ bool filtered() const { return cuts_k() || cuts_p() || cuts_m(); }
+  __device__ bool cuts_min_p() const { return min_p >= kLeastMinP; }
+  __device__ bool filtered() const { return cuts_k() || cuts_p() || cuts_min_p(); }
   __device__ bool aligned() const { return reinterpret_cast<uint64_t>(logits) % sizeof(float4) == 0; }
   __device__ int num_fours() const { return (count + 3) / 4; }
 
@@ -333,7 +333,7 @@ __device__ uint64_t find_threshold(const Row& row, uint64_t lowest, double wante
 // What the filters of a row leave: keys from this one on.
 __device__ uint64_t lowest_kept(const Row& row, float max_x) {
   // All ids of the least x are kept, too.
-  uint64_t lowest = row.cuts_m() ? uint64_t(ordered(max_x + log_f32(row.min_p))) << 32 : 0;
+  uint64_t lowest = row.cuts_min_p() ? uint64_t(ordered(max_x + log_f32(row.min_p))) << 32 : 0;
   if (row.cuts_k()) {
     const uint64_t of_k = find_threshold(row, lowest, double(row.top_k), [](float) { return uint64_t{1}; });
     lowest = of_k > lowest ? of_k : lowest;

@@ -45,8 +45,7 @@ State::State() {
   if (starts_early && !has_few_products)
     warn(
         "cuda: products of few tokens run in the library's kernels, slower: this GPU has too little shared "
-        "memory, or the "
-        "driver makes no tensor maps");
+        "memory, or the driver makes no tensor maps");
 }
 State::~State() { cudaStreamDestroy(stream); }
 
