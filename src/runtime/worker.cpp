@@ -69,6 +69,47 @@ void Worker::allocate(int num_blocks) {
                                      config_.block_size);
   inputs_ = std::make_unique<InputBuffers>(*config_.ops, state_.get(), limits);
   for (auto& result : results_) result = std::make_unique<Result>(*config_.ops, limits.max_num_sampled);
+  if (config_.ops->queue->begin_graph) rehearse();
+}
+
+namespace {
+
+// Prompts of num_tokens tokens together, as long as may be; their keys and values go nowhere.
+Batch make_rehearsal(int num_tokens, const RunnerConfig& config) {
+  Batch batch;
+  batch.cu_seqlens_q.push_back(0);
+  batch.max_blocks = int(config.batch_limits().max_blocks);
+  while (batch.num_tokens() < num_tokens && batch.num_seqs() < config.max_num_seqs) {
+    const int length = std::min(num_tokens - batch.num_tokens(), config.max_model_len);
+    for (int position = 0; position < length; ++position) batch.positions.push_back(position);
+    batch.token_ids.resize(batch.positions.size(), 0);
+    batch.slot_mapping.resize(batch.positions.size(), -1);
+    batch.cu_seqlens_q.push_back(batch.num_tokens());
+    batch.seq_lens.push_back(length);
+    batch.block_table.resize(size_t(batch.num_seqs() * batch.max_blocks), 0);
+  }
+  const int num_sampled = std::min(batch.num_tokens(), config.max_num_seqs);
+  for (int row = 0; row < num_sampled; ++row) batch.logits_indices.push_back(row);
+  const auto rows = size_t(num_sampled);
+  batch.temperature.resize(rows, 1);
+  batch.top_k.resize(rows, 0);
+  batch.top_p.resize(rows, 1);
+  batch.min_p.resize(rows, 0);
+  batch.seeds.resize(2 * rows, 0);
+  batch.sample_positions.resize(rows, 0);
+  batch.sample_indices.resize(rows, 0);
+  return batch;
+}
+
+}  // namespace
+
+void Worker::rehearse() {
+  for (int num_tokens = 1;; num_tokens = std::min(2 * num_tokens, config_.max_num_batched_tokens)) {
+    launch_eagerly(make_rehearsal(num_tokens, config_));
+    config_.ops->device->synchronize();
+    if (num_tokens == config_.max_num_batched_tokens) break;
+  }
+  outputs_ = {};
 }
 
 Worker::Result::Result(const OpTable& ops, int64_t max_num_sampled)

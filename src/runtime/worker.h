@@ -55,7 +55,9 @@ class Worker {
   void load_dummy(uint64_t seed);  // instead: models/load.h
   // After load, on any thread: what this rank will take, num_blocks aside.
   MemoryPlan measure();
-  void allocate(int num_blocks);  // after measure
+  // After measure. On a device that runs behind the host, steps of all sizes are rehearsed, so that none of those to come waits for
+  // kernels to be loaded and chosen.
+  void allocate(int num_blocks);
 
   // After allocate: one step. → logits [num_sampled, vocab_size] of rank 0, valid until the next step
   Tensor run_logits(const Batch& batch);
@@ -88,6 +90,7 @@ class Worker {
   bool can_replay(const Batch& batch) const;
   void launch_eagerly(const Batch& batch);
   void launch_decodes(const Batch& batch);
+  void rehearse();
 
   RunnerConfig config_;
   Communicator& comm_;

@@ -207,6 +207,23 @@ TEST_F(LlmOnGpu, RowsThatFillUpAGraphReachNoOther) {
     }
 }
 
+// Kernels are loaded and chosen before the first request: a step of a size that no step has had takes about as long as the next.
+TEST_F(LlmOnGpu, NoSizeOfAStepIsSlowTheFirstTime) {
+  LLM llm(config());
+  const auto seconds = [&](int num_tokens) {
+    std::vector<TokenId> prompt(size_t(num_tokens), 5);
+    prompt[0] = TokenId(num_tokens % 100);  // its own, so that no prompt begins as another does
+    llm.add_request(Prompt(prompt), {.temperature = 0, .max_tokens = 1, .ignore_eos = true});
+    const Clock::time_point begin = Clock::now();
+    while (llm.has_unfinished()) llm.step();
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  };
+  for (const int size : {95, 180, 300, 700}) {
+    const double first = seconds(size), second = std::min(seconds(size + 1), seconds(size + 2));
+    EXPECT_LT(first, 3 * second + 0.002) << size << " tokens";
+  }
+}
+
 // A kernel reads where nothing is: CUDA takes nothing more of this process.
 void lose_the_gpu() {
   const OpTable& ops = cuda_ops(DType::kF32);

@@ -3,12 +3,15 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <bit>
+#include <limits>
 #include <map>
-#include <optional>
 #include <tuple>
+#include <vector>
 
 #include "base/error.h"
+#include "ops/cuda/cuda_common.cuh"
 
 namespace nanovllm::cuda {
 namespace {
@@ -18,9 +21,17 @@ using Key = std::tuple<DType, DType, int64_t, int64_t, int64_t, int64_t, int64_t
 struct Prepared {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;  // b and d: for the tokens of the last call
-  std::optional<cublasLtMatmulAlgo_t> algorithm;                 // nullopt: the library has none
-  bool judged = false;
+  std::vector<cublasLtMatmulAlgo_t> algorithms;  // best first, without those that were judged wrong
+  bool judged = false;                           // the first, right
 };
+
+constexpr int kMostAlgorithms = 8, kTimedRuns = 3;
+
+// Whether timing several algorithms is worth it, and says something: weights that the L2 cache holds would be read from there.
+bool is_long(const Product& p) {
+  const double weight_bytes = double(p.out_features * p.k) * double(dtype_bytes(p.dtype));
+  return weight_bytes > 100e6 || 2.0 * double(p.num_tokens * p.out_features * p.k) > 8e9;
+}
 
 cudaDataType_t cuda_type(DType dtype) {
   return dtype == DType::kBF16 ? CUDA_R_16BF : dtype == DType::kF16 ? CUDA_R_16F : CUDA_R_32F;
@@ -67,7 +78,7 @@ struct CublasLt::Library {
     return layout;
   }
 
-  // With the library's first choice for so many tokens.
+  // With the library's choices for so many tokens, in its order.
   Prepared prepare(const Product& p, int64_t tokens, uint32_t a_alignment, uint32_t b_alignment,
                    uint32_t d_alignment) const {
     const int64_t segment = p.k / p.num_batches;
@@ -90,14 +101,56 @@ struct CublasLt::Library {
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b_alignment);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, d_alignment);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d_alignment);
-    cublasLtMatmulHeuristicResult_t choice{};
+    cublasLtMatmulHeuristicResult_t choices[kMostAlgorithms]{};
     int count = 0;
-    const cublasStatus_t status = get_heuristic(handle, result.operation, result.a, result.b, result.d,
-                                                result.d, preference, 1, &choice, &count);
-    if (status == CUBLAS_STATUS_SUCCESS && count == 1 && choice.workspaceSize == 0)
-      result.algorithm = choice.algo;
+    const cublasStatus_t status =
+        get_heuristic(handle, result.operation, result.a, result.b, result.d, result.d, preference,
+                      is_long(p) ? kMostAlgorithms : 1, choices, &count);
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i)
+      if (choices[i].workspaceSize == 0) result.algorithms.push_back(choices[i].algo);
     destroy_preference(preference);
     return result;
+  }
+
+  cublasStatus_t run(const Product& p, const Prepared& prepared, const cublasLtMatmulAlgo_t& algorithm,
+                     cudaStream_t stream) const {
+    const float one = 1, zero = 0;
+    return matmul(handle, prepared.operation, &one, p.weight, prepared.a, p.x, prepared.b, &zero, p.out,
+                  prepared.d, p.out, prepared.d, &algorithm, nullptr, 0, stream);
+  }
+
+  // The least time of a few runs, in ms; infinity: it does not run.
+  float time(const Product& p, const Prepared& prepared, const cublasLtMatmulAlgo_t& algorithm,
+             cudaStream_t stream) const {
+    float least = std::numeric_limits<float>::infinity();
+    cudaEvent_t begin = nullptr, end = nullptr;
+    check(cudaEventCreate(&begin), "event");
+    check(cudaEventCreate(&end), "event");
+    for (int i = 0; i < kTimedRuns; ++i) {
+      check(cudaEventRecord(begin, stream), "event");
+      if (run(p, prepared, algorithm, stream) != CUBLAS_STATUS_SUCCESS) {
+        cudaGetLastError();  // what the library may have left is not the next op's
+        break;
+      }
+      check(cudaEventRecord(end, stream), "event");
+      check(cudaEventSynchronize(end), "linear");
+      float ms = 0;
+      check(cudaEventElapsedTime(&ms, begin, end), "event");
+      least = std::min(least, ms);
+    }
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    return least;
+  }
+
+  void sort_by_time(const Product& p, Prepared& prepared, cudaStream_t stream) const {
+    std::vector<std::pair<float, size_t>> times;
+    for (const cublasLtMatmulAlgo_t& algorithm : prepared.algorithms)
+      times.emplace_back(time(p, prepared, algorithm, stream), times.size());
+    std::sort(times.begin(), times.end());
+    std::vector<cublasLtMatmulAlgo_t> sorted;
+    for (const auto& [ms, i] : times) sorted.push_back(prepared.algorithms[i]);
+    prepared.algorithms = std::move(sorted);
   }
 
   void release(const Prepared& p) const {
@@ -163,33 +216,32 @@ bool CublasLt::multiply(const Product& p, void* stream, const std::function<bool
                 p.out_stride,   p.num_batches, a_alignment << 20 | b_alignment << 10 | d_alignment};
 
   auto found = lt.prepared.find(key);
-  if (found == lt.prepared.end())
+  const bool is_new = found == lt.prepared.end();
+  if (is_new)
     found = lt.prepared.emplace(key, lt.prepare(p, rounded, a_alignment, b_alignment, d_alignment)).first;
   Prepared& prepared = found->second;
-  if (!prepared.algorithm) return false;
   const uint64_t columns = uint64_t(p.num_tokens);
   lt.set_layout(prepared.b, CUBLASLT_MATRIX_LAYOUT_COLS, &columns, sizeof columns);
   lt.set_layout(prepared.d, CUBLASLT_MATRIX_LAYOUT_COLS, &columns, sizeof columns);
   lt.set_layout(prepared.d, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &p.out_batch_stride,
                 sizeof p.out_batch_stride);
-  const float one = 1, zero = 0;
-  const cublasStatus_t status = lt.matmul(
-      lt.handle, prepared.operation, &one, p.weight, prepared.a, p.x, prepared.b, &zero, p.out, prepared.d,
-      p.out, prepared.d, &*prepared.algorithm, nullptr, 0, static_cast<cudaStream_t>(stream));
-  if (status != CUBLAS_STATUS_SUCCESS) {
-    cudaGetLastError();  // what the library may have left is not the next op's
-    // A kernel for the rounded shape may not take this one: nothing has run then.
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return false;
-    fail(ErrorKind::kDevice, "linear: cuBLASLt gave status ", int(status));
-  }
-  if (!prepared.judged) {
-    prepared.judged = true;
-    if (!is_right()) {
-      prepared.algorithm.reset();
-      return false;
+  const auto on = static_cast<cudaStream_t>(stream);
+  if (is_new && prepared.algorithms.size() > 1) lt.sort_by_time(p, prepared, on);
+  while (!prepared.algorithms.empty()) {
+    const cublasStatus_t status = lt.run(p, prepared, prepared.algorithms.front(), on);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+      cudaGetLastError();
+      // A kernel for the rounded shape may not take this one: nothing has run then.
+      if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return false;
+      fail(ErrorKind::kDevice, "linear: cuBLASLt gave status ", int(status));
     }
+    if (prepared.judged || is_right()) {
+      prepared.judged = true;
+      return true;
+    }
+    prepared.algorithms.erase(prepared.algorithms.begin());
   }
-  return true;
+  return false;
 }
 
 }  // namespace nanovllm::cuda

@@ -1,9 +1,9 @@
 // cuBLASLt, opened at run time: the program starts without it.
 //
 // Products run without workspace and without reductions, so that K is not split and every result is one chain of m16n8k16
-// (docs/design.md, decision 8). The algorithm is the library's first choice for the shape and the power of two that num_tokens
-// rounds up to: the same on every start. Each is judged when it is first used, by whoever calls; one that gives other bits is
-// never used again.
+// (docs/design.md, decision 8). The algorithm is chosen when a shape is first seen, for the power of two that num_tokens rounds up to:
+// the library's first choice, or of long products the fastest of its choices. As all give the same bits, it does not matter
+// which. Each is judged when it is first used, by whoever calls; one that gives other bits is never used again.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ class CublasLt {
   // Why the library does not serve; empty: it does.
   const std::string& problem() const { return problem_; }
 
-  // false: the library is not there, or has no kernel for this shape and alignment, or one that was judged wrong. stream:
-  // cudaStream_t. is_right: called behind the first product of an algorithm.
+  // false: the library is not there, or has no kernel for this shape and alignment, or none that was judged right. stream:
+  // cudaStream_t, and no graph is recorded when a shape is first seen. is_right: called behind the first product of an algorithm.
   bool multiply(const Product& product, void* stream, const std::function<bool()>& is_right);
 
  private:
