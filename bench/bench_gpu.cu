@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 #include <functional>
+#include <numeric>
 
 #include "ops/cuda/cuda_common.cuh"
 #include "ops/cuda/cuda_ops.h"
@@ -60,6 +61,11 @@ class Bench {
     ops_.device->upload(tensor.data, values.data(), values.size() * sizeof(int32_t));
     return tensor;
   }
+  Tensor make_floats(std::initializer_list<int64_t> shape, const std::vector<float>& values) {
+    const Tensor tensor = make(DType::kF32, shape);
+    ops_.device->upload(tensor.data, values.data(), size_t(tensor.num_elements()) * sizeof(float));
+    return tensor;
+  }
   void free_all() { buffers_.clear(); }
 
   // Microseconds a call: call(i) for i below num_calls in one graph, replayed.
@@ -107,7 +113,7 @@ double us(double bytes, double rate) { return 1e6 * bytes / rate; }
 
 // Four float32 segments and the residual in, residual and normalised rows out.
 void time_add_rms_norm(Bench& bench, Report& report) {
-  for (const int64_t tokens : {1, 256, 8192}) {
+  for (const int64_t tokens : {1, 64, 256, 8192}) {
     const int copies = tokens < 8192 ? 8 : 2;
     const Tensor weight = bench.make(DType::kF32, {kHidden});
     std::vector<Tensor> sums, residual, out;
@@ -135,7 +141,7 @@ void time_add_rms_norm(Bench& bench, Report& report) {
 
 void time_silu_and_mul(Bench& bench, Report& report) {
   constexpr int64_t kWidth = 3072;
-  for (const int64_t tokens : {1, 256, 8192}) {
+  for (const int64_t tokens : {1, 64, 256, 8192}) {
     const Tensor gate_up = bench.make(kT, {tokens, 2 * kWidth}), out = bench.make(kT, {tokens, kWidth});
     bench.time(report, "gpu.silu_and_mul.rows" + std::to_string(tokens), 32,
                us(6 * double(tokens * kWidth), kCopyRate),
@@ -144,33 +150,45 @@ void time_silu_and_mul(Bench& bench, Report& report) {
   }
 }
 
-// Without filters: the largest of each row of logits, and draws at temperature 0.6 from nearly equal tokens, each of which has
-// a chance.
+// The largest of each row of logits, and draws with and without filters. Logits are nearly normal with a deviation of 2.5, so that
+// top_p keeps some ten thousand ids: more than those of real models, whose nucleus is small.
 void time_sample(Bench& bench, Report& report) {
   constexpr int64_t kVocab = 151936;
   struct Case {
     const char* name;
     float temperature;
+    int32_t top_k;
+    float top_p;
   };
+  std::vector<float> values(size_t(256 * kVocab));
+  uint64_t random = 1;
+  for (float& value : values) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    float sum = 0;  // of four uniform numbers
+    for (int shift = 0; shift < 64; shift += 16) sum += float(random >> shift & 0xFFFF) * 0x1p-16f - 0.5f;
+    value = 4.33f * sum;
+  }
   for (const int64_t rows : {1, 64, 256}) {
-    const auto floats = [&](float value) {
-      const std::vector<int32_t> bits(size_t(rows), std::bit_cast<int32_t>(value));
-      return Tensor::view(bench.make_ints({rows}, bits).data, DType::kF32, {rows});
+    const auto ints = [&](int32_t value) {
+      return bench.make_ints({rows}, std::vector<int32_t>(size_t(rows), value));
     };
-    const Tensor logits = bench.make(DType::kF32, {rows, kVocab}), out = bench.make(DType::kI32, {rows}),
-                 zeros = bench.make_ints({rows}, std::vector<int32_t>(size_t(rows), 0)),
+    const auto floats = [&](float value) {
+      return Tensor::view(ints(std::bit_cast<int32_t>(value)).data, DType::kF32, {rows});
+    };
+    const Tensor logits = bench.make_floats({rows, kVocab}, values), out = ints(0), zeros = ints(0),
                  seeds = bench.make_ints({rows, 2}, std::vector<int32_t>(size_t(2 * rows), 0)),
-                 top_p = floats(1), min_p = floats(0);
-    for (const Case& c : {Case{"greedy", 0}, Case{"draw", 0.6f}}) {
-      const Tensor temperature = floats(c.temperature);
+                 no_min_p = floats(0);
+    for (const Case& c : {Case{"greedy", 0, 0, 1}, Case{"draw", 0.6f, 0, 1}, Case{"top_k50", 1, 50, 1},
+                          Case{"top_p90", 1, 0, 0.9f}, Case{"top_k50_top_p90", 1, 50, 0.9f}}) {
+      const Tensor temperature = floats(c.temperature), top_k = ints(c.top_k), top_p = floats(c.top_p);
       bench.time(report, "gpu.sample." + std::string(c.name) + ".rows" + std::to_string(rows), 8,
                  us(4 * double(rows * kVocab), kReadRate), [&](Context& ctx, int) {
                    sample(ctx, {.out = out,
                                 .logits = logits,
                                 .temperature = temperature,
-                                .top_k = zeros,
+                                .top_k = top_k,
                                 .top_p = top_p,
-                                .min_p = min_p,
+                                .min_p = no_min_p,
                                 .seeds = seeds,
                                 .positions = zeros,
                                 .sample_indices = zeros,
@@ -192,7 +210,7 @@ void time_linear(Bench& bench, Report& report) {
     const int copies = s.outputs > 100000 ? 1 : 20;  // beyond the L2 cache
     std::vector<Tensor> weights;
     for (int i = 0; i < copies; ++i) weights.push_back(bench.make(kT, {s.outputs, s.inputs}));
-    for (const int64_t tokens : {1, 8, 16, 32, 64, 256, 2048}) {
+    for (const int64_t tokens : {1, 8, 16, 32, 64, 256, 2048, 4096}) {
       if (tokens > 256 && s.outputs > 100000) continue;
       const DType out_dtype = s.segments > 1 || s.outputs > 100000 ? DType::kF32 : kT;
       const Tensor x = bench.make(kT, {tokens, s.inputs});
@@ -211,6 +229,48 @@ void time_linear(Bench& bench, Report& report) {
   }
 }
 
+// Decodes of as many sequences, or one prompt; heads as time_attention has them.
+void time_norm_rope_store(Bench& bench, Report& report) {
+  constexpr int64_t kHeads = 16, kKvHeads = 8, kHeadDim = 128, kWidth = (kHeads + 2 * kKvHeads) * kHeadDim;
+  for (const int64_t tokens : {1, 64, 256, 4096}) {
+    const Tensor norm = bench.make(DType::kF32, {kHeadDim}),
+                 cos_sin = bench.make(DType::kF32, {8192, kHeadDim}),
+                 k = bench.make(kT, {8192, kKvHeads * kHeadDim}),
+                 v = bench.make(kT, {8192, kKvHeads * kHeadDim});
+    std::vector<int32_t> in_order(static_cast<size_t>(tokens));
+    std::iota(in_order.begin(), in_order.end(), 0);
+    const Tensor order = bench.make_ints({tokens}, in_order);
+    std::vector<Tensor> qkv;
+    for (int i = 0; i < 4; ++i) qkv.push_back(bench.make(kT, {tokens, kWidth}));
+    const KvLayer layer{.k = k.data,
+                        .v = v.data,
+                        .dtype = kT,
+                        .num_blocks = 128,
+                        .block_size = 64,
+                        .num_kv_heads = int(kKvHeads),
+                        .head_dim = int(kHeadDim)};
+    bench.time(report, "gpu.norm_rope_store.rows" + std::to_string(tokens), 32,
+               us(4 * double(tokens * kWidth), kCopyRate), [&](Context& ctx, int i) {
+                 const auto heads = [&](int64_t first, int64_t count) {
+                   Tensor part = Tensor::view(qkv[size_t(i % 4)].ptr<uint16_t>() + first * kHeadDim, kT,
+                                              {tokens, count, kHeadDim});
+                   part.stride[0] = kWidth;
+                   return part;
+                 };
+                 norm_rope_store(ctx, {.q = heads(0, kHeads),
+                                       .k = heads(kHeads, kKvHeads),
+                                       .v = heads(kHeads + kKvHeads, kKvHeads),
+                                       .q_weight = norm,
+                                       .k_weight = norm,
+                                       .positions = order,
+                                       .cos_sin = cos_sin,
+                                       .cache = layer,
+                                       .slot_mapping = order});
+               });
+    bench.free_all();
+  }
+}
+
 // Sequences of one length, 16 query heads on 8 kv heads of 128, blocks of 64 tokens in a random order.
 void time_attention(Bench& bench, Report& report) {
   constexpr int64_t kHeads = 16, kKvHeads = 8, kHeadDim = 128, kBlock = 64;
@@ -219,7 +279,7 @@ void time_attention(Bench& bench, Report& report) {
   };
   for (const Case& c : {Case{1, 1, 128}, Case{1, 1, 1024}, Case{8, 1, 1024}, Case{64, 1, 256},
                         Case{64, 1, 1024}, Case{256, 1, 256}, Case{256, 1, 1024}, Case{1, 1, 8192},
-                        Case{1, 1024, 1024}, Case{1, 4096, 4096}, Case{1, 2048, 16384}}) {
+                        Case{32, 128, 128}, Case{1, 1024, 1024}, Case{1, 4096, 4096}, Case{1, 2048, 16384}}) {
     const int64_t blocks_each = (c.keys + kBlock - 1) / kBlock, num_blocks = c.seqs * blocks_each;
     std::vector<int32_t> table(static_cast<size_t>(num_blocks)), cu, lens(size_t(c.seqs), int32_t(c.keys));
     for (size_t i = 0; i < table.size(); ++i) table[i] = int32_t(i * 7919 % table.size());
@@ -270,6 +330,7 @@ void measure(const std::string& result, const std::string& commit) {
   time_add_rms_norm(bench, report);
   time_silu_and_mul(bench, report);
   time_sample(bench, report);
+  time_norm_rope_store(bench, report);
   time_linear(bench, report);
   time_attention(bench, report);
   report.write(result, cuda_device_name(), commit, "build/cuda/bench/bench_gpu", "");

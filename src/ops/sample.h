@@ -3,22 +3,23 @@
 //   ids in [num_valid_tokens, vocab_size) pad the vocabulary and are never taken
 //   temperature < 1e-5 or top_k = 1
 //                        the largest logit, ties to the lower id
-//   otherwise            x = logit / temperature
-//     min_p > 0          keeps x >= max x + log(min_p): up to rounding, probabilities from min_p of the largest on
-//     top_k > 0          of these the top_k largest x, ties to the lower id
+//   otherwise, with below(id) = (logit − max logit) · (1 / temperature):
+//     min_p > 0          keeps below >= log(min_p): up to rounding, probabilities from min_p of the largest on
+//     top_k > 0          of these the top_k largest logits, ties to the lower id
 //     top_p < 1          of these the fewest, largest first, whose weights reach top_p of their sum: the one
-//                        that crosses stays. A weight is the integer floor(2^32 · exp(x − max x)), so sums
-//                        are exact, free of order
-//     then               the largest x + g(id), ties to the lower id
+//                        that crosses stays. A weight is the integer floor(2^32 e^below), so sums are exact, free of order
+//     then               a draw from softmax(logit / temperature) of what is left, by one random number
 //
-// g = −log(−log(1 − u)) is Gumbel noise: the winner is a draw from softmax(x) without any sum over the
-// vocabulary (Gumbel 1954; Maddison, Tarlow, Minka 2014, arXiv:1411.0030). u is made of the 32 bits
-// philox(seed, {id / 4, position, sample_index, 0})[id % 4] as gumbel_f32 says: a draw depends on the request
-// and the token, never on the batch.
+// The draw inverts the distribution function, in two steps, so that one pass over the logits is enough: first a chunk of
+// kDrawChunk neighbouring ids, then an id of it, each the first whose weight and those before it exceed a random part of the
+// sum. Weights within a chunk, floor(2^30 e^((logit − the chunk's max) / temperature)), and of chunks (ops/draw.h) are
+// integers: threads may add them in any order. Rounding down takes less than 2^-30 of its chunk's largest probability from
+// any other.
+// The random bits are philox(seed, {position, sample_index, 0, 0}), the first two words for the chunk, the others for the id: a
+// draw depends on the request and the token, never on the batch.
 //
-// A row with a NaN, an infinite maximum (of the logits or, where there is a draw, of x), or no finite logit
-// gives −1: that request ends, its neighbours go on. Elementary functions are those of ops/scalar_math.h on
-// every backend, so equal logits give equal tokens.
+// A row with a NaN, an infinite maximum or no finite logit gives −1: that request ends, its neighbours go on. Elementary functions
+// are those of ops/scalar_math.h on every backend, so equal logits give equal tokens.
 #pragma once
 
 #include <cstdint>

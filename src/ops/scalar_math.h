@@ -62,16 +62,4 @@ NANOVLLM_EVERYWHERE static inline float log_f32(float x) {
   return fused_multiply_add(float(e), 0.693147181f, 2.0f * s * p);
 }
 
-// Gumbel noise −log(−log(1 − u)) for u = (bits / 2 rounded down + 0.5) / 2^31 in float32, at most 1 − 2^-24.
-// A small u keeps its relative precision: it decides how far above all others an unlikely token can rise.
-NANOVLLM_EVERYWHERE static inline float gumbel_f32(uint32_t bits) {
-  float u = fused_multiply_add(float(int32_t(bits >> 1)), 0x1p-31f, 0x1p-32f);
-  u = u > 0x1.fffffep-1f ? 0x1.fffffep-1f : u;
-  // −log(1 − u): four terms of the series below 1/64 (the fifth is below 2e-8 of the sum).
-  const float series =
-      u * fused_multiply_add(u, fused_multiply_add(u, fused_multiply_add(u, 0.25f, 1.0f / 3), 0.5f), 1.0f);
-  const float direct = -log_f32(1.0f - u);
-  return -log_f32(u < 0x1p-6f ? series : direct);
-}
-
 }  // namespace nanovllm

@@ -27,8 +27,11 @@ void check_frequencies(const SampleCase& sampled) {
   const std::vector<Kept> kept = kept_by_definition(sampled);
   std::vector<double> expected(sampled.logits.size(), 0.0), seen(sampled.logits.size(), 0.0);
   double total = 0;
-  for (const Kept& k : kept) total += std::exp(double(k.x) - kept[0].x);
-  for (const Kept& k : kept) expected[size_t(k.id)] = kDraws * std::exp(double(k.x) - kept[0].x) / total;
+  const auto weight = [&](const Kept& k) {
+    return std::exp((double(k.logit) - kept[0].logit) / double(sampled.temperature));
+  };
+  for (const Kept& k : kept) total += weight(k);
+  for (const Kept& k : kept) expected[size_t(k.id)] = kDraws * weight(k) / total;
 
   std::vector<SampleCase> rows(kRows, sampled);
   for (int first = 0; first < kDraws; first += kRows) {
@@ -147,33 +150,20 @@ TEST_P(SampleDraws, AFilterThatKeepsEverythingChangesNothing) {
   }
 }
 
-float noise(const SampleCase& row, int64_t id) {
-  const Philox4x32 bits =
-      philox(row.seed, {uint32_t(id / 4), uint32_t(row.position), uint32_t(row.sample_index), 0});
-  return gumbel_f32(bits[size_t(id % 4)]);
-}
-
-// Without filters, in one pass: a vocabulary of real size is too long to sort for each row.
-int32_t draw_by_definition(const SampleCase& row, int64_t num_valid_tokens) {
-  float best = -kInfinity;
-  int32_t best_id = -1;
-  for (int64_t id = 0; id < num_valid_tokens; ++id) {
-    const float value = row.logits[size_t(id)] / row.temperature + noise(row, id);
-    if (value > best) best = value, best_id = int32_t(id);
-  }
-  return best_id;
-}
-
-// A GPU cuts few rows into many parts, and leaves out what it thinks cannot win.
+// Rows of many chunks, as a real vocabulary has.
 class SampleWholeVocabularies : public OpTest {
  protected:
   void expect_draws(const std::vector<SampleCase>& rows, int64_t num_valid_tokens) {
     OpContext op(ops_named(GetParam()), 2, size_t{1} << 22);
     const std::vector<int32_t> ids = sample_rows(op.ctx, rows, num_valid_tokens);
-    for (size_t r = 0; r < rows.size(); ++r)
-      ASSERT_EQ(ids[r], draw_by_definition(rows[r], num_valid_tokens))
+    for (size_t r = 0; r < rows.size(); ++r) {
+      SampleCase valid = rows[r];
+      valid.logits.resize(size_t(num_valid_tokens));
+      ASSERT_EQ(ids[r], sample_by_definition(valid))
           << rows[r].logits.size() << " ids, row " << r << " of " << rows.size() << ", temperature "
-          << rows[r].temperature;
+          << rows[r].temperature << ", top_k " << valid.top_k << ", top_p " << valid.top_p << ", min_p "
+          << valid.min_p;
+    }
   }
 };
 INSTANTIATE_OP_TEST(SampleWholeVocabularies);
@@ -183,6 +173,9 @@ TEST_P(SampleWholeVocabularies, DrawTheDefinition) {
   std::mt19937 generator(1);
   const auto below = [&](size_t count) { return size_t(generator() % count); };
   const float temperatures[] = {1e-5f, 0.3f, 0.6f, 1, 2, 100, 1e31f};
+  const int32_t top_ks[] = {2, 50, 75, 76, 1000, 3000, 15000};
+  const float top_ps[] = {1e-6f, 0.1f, 0.5f, 0.9f, 0.99f, std::nextafter(1.0f, 0.0f)},
+              min_ps[] = {1e-7f, 0.01f, 0.3f, 1};
   const std::vector<std::function<void(std::vector<float>&)>> shapes = {
       [](std::vector<float>&) {},
       [](std::vector<float>& l) { std::fill(l.begin(), l.end(), 1.5f); },
@@ -209,13 +202,16 @@ TEST_P(SampleWholeVocabularies, DrawTheDefinition) {
     int num_rows;
     int64_t vocab_size, num_valid;
   };
-  for (const Case& c : {Case{1, 151936, 151936}, Case{3, 151936, 151669}, Case{2, 151935, 151935},
+  for (const Case& c : {Case{1, 151936, 151936}, Case{9, 151936, 151669}, Case{2, 151935, 151935},
                         Case{40, 20001, 20000}, Case{40, 20004, 19998}, Case{300, 3001, 2999}}) {
     std::vector<SampleCase> rows;
     for (int r = 0; r < c.num_rows; ++r) {
       SampleCase row{.temperature = temperatures[below(7)],
                      .seed = uint64_t(generator()) << 32 | generator(),
                      .position = int32_t(below(40000))};
+      if (below(3) == 0) row.top_k = top_ks[below(7)];
+      if (below(3) == 0) row.top_p = top_ps[below(6)];
+      if (below(4) == 0) row.min_p = min_ps[below(4)];
       const Floats values = random_floats({c.num_valid}, generator(), 8);
       row.logits.assign(values.data(), values.data() + c.num_valid);
       shapes[below(shapes.size())](row.logits);
@@ -223,22 +219,6 @@ TEST_P(SampleWholeVocabularies, DrawTheDefinition) {
       rows.push_back(std::move(row));
     }
     expect_draws(rows, c.num_valid);
-  }
-}
-
-// Logits that undo the noise: all x + g are equal up to rounding, ties and near-ties without end.
-TEST_P(SampleWholeVocabularies, EveryTokenAlmostWins) {
-  for (const int64_t vocab : {5000, 151936}) {
-    std::vector<SampleCase> rows;
-    for (const float sum : {0.0f, 23.0f, -1000.0f, 3e5f})
-      for (const float temperature : {1e-5f, 0.6f, 1.0f, 100.0f}) {
-        SampleCase row{.temperature = temperature, .seed = rows.size(), .position = 7};
-        for (int64_t id = 0; id < vocab; ++id) row.logits.push_back((sum - noise(row, id)) * temperature);
-        rows.push_back(row);
-        if (vocab < 10000)
-          for (int more = 0; more < 3; ++more) rows.push_back(row);  // with fewer parts a row
-      }
-    expect_draws(rows, vocab);
   }
 }
 

@@ -22,15 +22,17 @@ std::vector<int32_t> sample_rows(Context& ctx, const std::vector<SampleCase>& ro
 
 int32_t sample_one(Context& ctx, const SampleCase& row);
 
-// One id of a row with its x = logit / temperature.
 struct Kept {
-  float x;
+  float logit;
   int32_t id;
 };
 
 // What the filters keep, largest first. The comparison with top_p is exact: top_p = m / 2^e, in 128-bit
 // integers.
 std::vector<Kept> kept_by_definition(const SampleCase& row);
+
+// A draw from these ids of the row, in any order.
+int32_t draw_by_definition(const SampleCase& row, std::vector<Kept> kept);
 
 int32_t sample_by_definition(const SampleCase& row);
 

@@ -1,4 +1,4 @@
-// exp_f32, log_f32 and gumbel_f32 against double: the claims of their comments, over every exponent.
+// exp_f32 and log_f32 against double: the claims of their comments, over every exponent.
 #include "ops/scalar_math.h"
 
 #include "ops/ops_fixture.h"
@@ -55,35 +55,6 @@ TEST(ScalarMath, LogNearOne) {
   WorstError worst("log_absolute_error", 1e-7);
   sweep(0.5f, 2.0f, 7, [&](float x) { worst.add(log_f32(x), std::log(double(x)), 1); });
   EXPECT_EQ(log_f32(1.0f), 0.0f);
-}
-
-// The uniform number that the noise is made of, in float32 as the comment has it.
-double uniform_of(uint32_t bits) {
-  return std::min(double(std::fma(float(bits >> 1), 0x1p-31f, 0x1p-32f)), 1 - 0x1p-24);
-}
-
-// −log of −log(1 − u). For u >= 1/64 the inner logarithm is off by at most 1e-7, or 2 ULP where it is large,
-// 1 − u by half an ULP, 2^-25; for smaller u by 4 u relative and 2e-8. The outer one adds 1e-7 or 2 ULP of at
-// most 22.
-TEST(ScalarMath, GumbelIsItsDefinition) {
-  WorstError worst("gumbel_error_of_bound");
-  const auto check = [&](uint32_t bits) {
-    const double u = uniform_of(bits), inner = -std::log1p(-u), want = -std::log(inner);
-    const double inner_error =
-        u < 0x1p-6 ? (4 * kU + 2e-8) * inner : 1e-7 + 2 * ulp(inner) + 0x1p-25 / (1 - u);
-    worst.add(gumbel_f32(bits), want, inner_error / inner + 1e-7 + 2 * ulp(want), "bits", int64_t(bits));
-  };
-  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 1511) check(uint32_t(bits));
-  for (uint32_t bits = 0; bits < 100000; ++bits) check(bits);   // the largest noise
-  for (uint32_t bits = 0; bits < 100000; ++bits) check(~bits);  // the smallest
-  for (uint32_t bits = 0; bits < 100000; ++bits)
-    check((1u << 26) - 50000 + bits);  // where the formula changes
-}
-
-TEST(ScalarMath, GumbelIsFiniteAtBothEnds) {
-  EXPECT_NEAR(gumbel_f32(0), -std::log(0x1p-32), 1e-5);
-  EXPECT_NEAR(gumbel_f32(0xFFFFFFFFu), -std::log(24 * std::log(2.0)), 1e-5);
-  EXPECT_EQ(gumbel_f32(0), gumbel_f32(1));  // the lowest bit is not used
 }
 
 }  // namespace

@@ -15,10 +15,8 @@ void with_kernels(Context& ctx, const Args& args) {
   kOp(kKernels(), ctx, args);
 }
 
-// What attention takes, or sample's candidates.
 size_t workspace_bytes(const StepLimits& limits) {
-  return std::max(attention_workspace_bytes(limits),
-                  Arena::bytes_of(DType::kI32, {limits.num_threads, limits.vocab_size, 2}));
+  return std::max(attention_workspace_bytes(limits), sample_workspace_bytes(limits));
 }
 
 constexpr std::pair<std::string_view, std::string_view> kKernelTexts[] = {
@@ -33,7 +31,7 @@ constexpr std::pair<std::string_view, std::string_view> kKernelTexts[] = {
     {"attention", "chunks of 128 keys, merged in order"},
     {"sum_segments", "element by element"},
     {"gather_rows", "copies rows"},
-    {"sample", "greedy and unfiltered rows in one scan, filtered ones through a list"}};
+    {"sample", "one pass for maxima and one for weights; filtered rows through a list"}};
 
 template <const Kernels& (*kKernels)()>
 OpTable make_table() {

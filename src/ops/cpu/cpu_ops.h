@@ -34,6 +34,7 @@ void sum_segments(Context&, const SumSegmentsArgs&);
 
 size_t weight_bytes(DType dtype, int64_t out_features, int64_t in_features);
 size_t attention_workspace_bytes(const StepLimits& limits);
+size_t sample_workspace_bytes(const StepLimits& limits);
 size_t kv_block_bytes(DType dtype, int block_size, int num_kv_heads, int head_dim);
 
 }  // namespace cpu

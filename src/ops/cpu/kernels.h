@@ -47,13 +47,13 @@ struct AttentionTask {
   int64_t v_block_stride;
 };
 
-struct SampleRow {
+// Some of a row's ids to draw from: those with a larger logit than `last`, and up to id last_id those with an equal one.
+struct WeightTask {
   const float* logits;
   int64_t count;
-  float temperature;
-  uint64_t seed;
-  int32_t position;
-  int32_t sample_index;
+  float max, inverse_temperature;  // max is finite
+  float last;
+  int64_t last_id;
 };
 
 struct Kernels {
@@ -70,8 +70,8 @@ struct Kernels {
   void (*silu_and_mul)(float* out, const float* gate, const float* up, int64_t n);
   // The largest value; NaN if any is NaN or +infinity.
   float (*row_max)(const float* x, int64_t n);
-  // argmax of logits / temperature + Gumbel noise (ops/sample.h)
-  int32_t (*gumbel_argmax)(const SampleRow&);
+  // The sum of weight_in_chunk (ops/draw.h).
+  uint64_t (*sum_weights)(const WeightTask&);
 };
 
 const Kernels& kernels_portable();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "ops/cpu/kernels.h"
+#include "ops/draw.h"
 #include "ops/scalar_math.h"
 
 #if defined(__x86_64__)
@@ -390,62 +391,21 @@ float row_max_kernel(const float* x, int64_t n) {
   return max[0];
 }
 
-// Philox4x32-10 (base/random.h) for 16 neighbouring counters: ids 4 (first + i) … 4 (first + i) + 3.
-static inline void philox_16(uint64_t seed, uint32_t first, uint32_t position, uint32_t sample_index,
-                             uint32_t out[4][16]) {
-  uint32_t c0[16], c1[16], c2[16], c3[16];
-  for (int i = 0; i < 16; ++i) {
-    c0[i] = first + uint32_t(i);
-    c1[i] = position;
-    c2[i] = sample_index;
-    c3[i] = 0;
-  }
-  uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
-  for (int round = 0; round < 10; ++round) {
-    for (int i = 0; i < 16; ++i) {
-      const uint64_t p0 = uint64_t{0xD2511F53} * c0[i], p1 = uint64_t{0xCD9E8D57} * c2[i];
-      c0[i] = uint32_t(p1 >> 32) ^ c1[i] ^ k0;
-      c1[i] = uint32_t(p1);
-      c2[i] = uint32_t(p0 >> 32) ^ c3[i] ^ k1;
-      c3[i] = uint32_t(p0);
-    }
-    k0 += 0x9E3779B9;
-    k1 += 0xBB67AE85;
-  }
-  for (int i = 0; i < 16; ++i) {
-    out[0][i] = c0[i];
-    out[1][i] = c1[i];
-    out[2][i] = c2[i];
-    out[3][i] = c3[i];
-  }
-}
-
 template <class V>
-int32_t gumbel_argmax_kernel(const SampleRow& row) {
-  float best[16];
-  int32_t best_id[16];
-  for (int j = 0; j < 16; ++j) {
-    best[j] = -__builtin_inff();
-    best_id[j] = 0x7FFFFFFF;
-  }
-  for (int64_t first = 0; first < row.count; first += 64) {
-    uint32_t bits[4][16];
-    philox_16(row.seed, uint32_t(first / 4), uint32_t(row.position), uint32_t(row.sample_index), bits);
-    float noise[64];
-    for (int part = 0; part < 4; ++part)
-      for (int i = 0; i < 16; ++i) noise[4 * i + part] = gumbel_f32(bits[part][i]);
-    const int n = row.count - first < 64 ? int(row.count - first) : 64;
-    for (int i = 0; i < n; ++i) {
-      const float value = row.logits[first + i] / row.temperature + noise[i];
-      const bool better = value > best[i % 16];  // ids of a lane rise: a tie keeps the lower
-      best[i % 16] = better ? value : best[i % 16];
-      best_id[i % 16] = better ? int32_t(first) + i : best_id[i % 16];
-    }
-  }
-  int winner = 0;
-  for (int j = 1; j < 16; ++j)
-    if (best[j] > best[winner] || (best[j] == best[winner] && best_id[j] < best_id[winner])) winner = j;
-  return best_id[winner];
+uint64_t sum_weights_kernel(const WeightTask& task) {
+  uint64_t sum[16] = {};
+  const auto add = [&](int64_t id, int lane) {
+    const float logit = task.logits[id];
+    const bool kept = logit > task.last || (logit == task.last && id <= task.last_id);
+    const uint32_t weight = weight_in_chunk(below_max(logit, task.max, task.inverse_temperature));
+    sum[lane] += kept ? weight : 0;
+  };
+  int64_t first = 0;
+  for (; first + 16 <= task.count; first += 16)
+    for (int lane = 0; lane < 16; ++lane) add(first + lane, lane);
+  for (int lane = 0; first + lane < task.count; ++lane) add(first + lane, lane);
+  for (int lane = 1; lane < 16; ++lane) sum[0] += sum[lane];
+  return sum[0];
 }
 
 template <class V>
@@ -459,7 +419,7 @@ constexpr Kernels make_kernels(std::string_view instruction_set) {
           .rope = rope_kernel<V>,
           .silu_and_mul = silu_and_mul_kernel<V>,
           .row_max = row_max_kernel<V>,
-          .gumbel_argmax = gumbel_argmax_kernel<V>};
+          .sum_weights = sum_weights_kernel<V>};
 }
 
 }  // namespace nanovllm::cpu

@@ -1,42 +1,75 @@
-// Sampling (ops/sample.h): greedy and unfiltered rows in one vectorised scan, filtered ones through a
-// candidate list.
+// Sampling (ops/sample.h): one vectorised pass for the chunks' largest logits, one for their weights; filters through a candidate
+// list.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/random.h"
 #include "base/thread_pool.h"
 #include "ops/cpu/cpu_ops.h"
-#include "ops/scalar_math.h"
+#include "ops/draw.h"
 
 namespace nanovllm::cpu {
 namespace {
 
 struct Candidate {
-  float x;  // logit / temperature
+  float logit;
   int32_t id;
 };
 
 // Larger first, ties to the lower id.
-bool before(const Candidate& a, const Candidate& b) { return a.x > b.x || (a.x == b.x && a.id < b.id); }
+bool before(const Candidate& a, const Candidate& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
 // For std heaps, which keep the "largest" on top.
 bool after(const Candidate& a, const Candidate& b) { return before(b, a); }
 
-// The top_k first candidates of a row, of those with x >= least. `list` has room for every id; it fills to twice top_k and is cut
-// back.
-int64_t keep_top_k(const SampleRow& row, int64_t top_k, float least, Candidate* list) {
+struct Row {
+  const float* logits;
+  int64_t count;
+  float temperature;
+  int32_t top_k;
+  float top_p, min_p;
+  uint64_t seed;
+  int32_t position, sample_index;
+
+  float inverse_temperature() const { return 1.0f / temperature; }
+  bool greedy() const { return temperature < kGreedyTemperature || top_k == 1; }
+  bool cuts_k() const { return top_k > 0 && top_k < count; }
+  bool cuts_p() const { return top_p < 1; }
+  bool cuts_min_p() const { return min_p >= kLeastMinP; }
+};
+
+struct Chunk {
+  float max;
+  int32_t count;
+  uint64_t sum;  // of the weights of what is kept
+};
+
+// What one thread works with, room for any row.
+struct Workspace {
+  Candidate* list;
+  Chunk* chunks;
+};
+
+// The top_k first candidates of a row, of those that min_p keeps. The list fills to twice top_k and is cut back.
+int64_t keep_top_k(const Row& row, float max, Candidate* list) {
+  const int64_t top_k = row.cuts_k() ? row.top_k : row.count;
   const int64_t room = std::min(row.count, std::max<int64_t>(2 * top_k, 256));
+  const float least = row.cuts_min_p() ? log_f32(row.min_p) : -std::numeric_limits<float>::infinity();
+  const float inverse_temperature = row.inverse_temperature();
   int64_t n = 0;
   float threshold = -INFINITY;  // at this value or below a later id cannot be among the first top_k
   for (int64_t id = 0; id < row.count; ++id) {
-    const float x = row.logits[id] / row.temperature;
-    if (!(x > threshold) || x < least) continue;
+    const float logit = row.logits[id];
+    if (!(logit > threshold) || below_max(logit, max, inverse_temperature) < least) continue;
     if (n == room) {
       std::nth_element(list, list + top_k - 1, list + n, before);
       n = top_k;
-      threshold = list[top_k - 1].x;
-      if (!(x > threshold)) continue;
+      threshold = list[top_k - 1].logit;
+      if (!(logit > threshold)) continue;
     }
-    list[n++] = {x, int32_t(id)};
+    list[n++] = {logit, int32_t(id)};
   }
   if (n > top_k) {
     std::nth_element(list, list + top_k - 1, list + n, before);
@@ -45,78 +78,114 @@ int64_t keep_top_k(const SampleRow& row, int64_t top_k, float least, Candidate* 
   return n;
 }
 
-// Reorders the list so that the candidates that top_p keeps come last, and returns how many there are.
-int64_t keep_top_p(Candidate* list, int64_t n, float top_p) {
-  float max = -INFINITY;
-  for (int64_t i = 0; i < n; ++i) max = std::max(max, list[i].x);
-  const auto weight = [&](const Candidate& c) { return uint64_t(double(exp_f32(c.x - max)) * 0x1p32); };
-  uint64_t total = 0;
+// The last candidate that top_p keeps. Reorders the list.
+Candidate last_of_top_p(const Row& row, float max, Candidate* list, int64_t n) {
+  const float inverse_temperature = row.inverse_temperature();
+  const auto weight = [&](const Candidate& c) {
+    return weight_in_row(below_max(c.logit, max, inverse_temperature));
+  };
+  uint64_t total = 0, sum = 0;
   for (int64_t i = 0; i < n; ++i) total += weight(list[i]);
-  const double wanted = double(top_p) * double(total);
+  const double wanted = double(row.top_p) * double(total);
   std::make_heap(list, list + n, after);
-  uint64_t sum = 0;
-  int64_t kept = 0;
-  while (kept < n) {
-    std::pop_heap(list, list + n - kept, after);
-    sum += weight(list[n - 1 - kept]);
-    ++kept;
-    if (double(sum) >= wanted) break;
+  for (int64_t left = n;; --left) {
+    std::pop_heap(list, list + left, after);
+    sum += weight(list[left - 1]);
+    if (left == 1 || double(sum) >= wanted) return list[left - 1];
   }
-  return kept;
 }
 
-int32_t draw(const SampleRow& row, const Candidate* list, int64_t n) {
-  Candidate best{-INFINITY, 0};
-  for (int64_t i = 0; i < n; ++i) {
-    const Philox4x32 bits =
-        philox(row.seed, {uint32_t(list[i].id) / 4, uint32_t(row.position), uint32_t(row.sample_index), 0});
-    const Candidate c{list[i].x + gumbel_f32(bits[size_t(list[i].id) % 4]), list[i].id};
-    if (i == 0 || before(c, best)) best = c;
-  }
-  return best.id;
+// The last candidate that the filters keep.
+Candidate last_kept(const Row& row, float max, Candidate* list) {
+  if (!row.cuts_k() && !row.cuts_p() && !row.cuts_min_p())
+    return {-INFINITY, std::numeric_limits<int32_t>::max()};
+  const int64_t n = keep_top_k(row, max, list);
+  return row.cuts_p() ? last_of_top_p(row, max, list, n) : *std::max_element(list, list + n, before);
 }
 
-struct Filters {
-  int32_t top_k;
-  float top_p, min_p;
-};
+int32_t draw(const Kernels& kernels, const Row& row, float max, Candidate last, Chunk* chunks) {
+  const float inverse_temperature = row.inverse_temperature();
+  const auto task_of = [&](int64_t first, int64_t count, float chunk_max) {
+    return WeightTask{.logits = row.logits + first,
+                      .count = count,
+                      .max = chunk_max,
+                      .inverse_temperature = inverse_temperature,
+                      .last = last.logit,
+                      .last_id = last.id - first};
+  };
+  const auto weight_of = [&](const Chunk& chunk) {
+    return weight_of_chunk(chunk.sum, below_max(chunk.max, max, inverse_temperature));
+  };
+  const int64_t n = num_draw_chunks(row.count);
+  uint64_t total = 0;
+  for (int64_t c = 0; c < n; ++c) {
+    Chunk& chunk = chunks[c];
+    chunk.sum = chunk.max < last.logit || chunk.max == -INFINITY
+                    ? 0
+                    : kernels.sum_weights(task_of(c * kDrawChunk, chunk.count, chunk.max));
+    total += weight_of(chunk);
+  }
 
-int32_t sample_row(const Kernels& kernels, const SampleRow& row, const Filters& filters, Candidate* list) {
-  const float max = kernels.row_max(row.logits, row.count);
-  if (!std::isfinite(max)) return -1;
-  if (row.temperature < kGreedyTemperature || filters.top_k == 1)
-    return int32_t(std::find(row.logits, row.logits + row.count, max) - row.logits);
-  if (!std::isfinite(max / row.temperature)) return -1;
-  const bool cut_k = filters.top_k > 0 && filters.top_k < row.count, cut_p = filters.top_p < 1,
-             cut_min_p = filters.min_p >= kLeastMinP;
-  if (!cut_k && !cut_p && !cut_min_p) return kernels.gumbel_argmax(row);
-  const float least = cut_min_p ? max / row.temperature + log_f32(filters.min_p) : -INFINITY;
-  const int64_t n = keep_top_k(row, cut_k ? filters.top_k : row.count, least, list);
-  if (!cut_p) return draw(row, list, n);
-  const int64_t kept = keep_top_p(list, n, filters.top_p);
-  return draw(row, list + n - kept, kept);
+  const Philox4x32 bits = philox(row.seed, {uint32_t(row.position), uint32_t(row.sample_index), 0, 0});
+  uint64_t left = part_of(total, bits[0], bits[1]);
+  int64_t c = 0;
+  for (; left >= weight_of(chunks[c]); ++c) left -= weight_of(chunks[c]);
+
+  constexpr int64_t kGroup = 64;
+  int64_t first = c * kDrawChunk;
+  left = part_of(chunks[c].sum, bits[2], bits[3]);
+  const int64_t end = first + chunks[c].count;
+  const auto sum = [&](int64_t count) {
+    return kernels.sum_weights(task_of(first, std::min(count, end - first), chunks[c].max));
+  };
+  for (uint64_t s; left >= (s = sum(kGroup)); first += kGroup) left -= s;
+  for (uint64_t s; left >= (s = sum(1)); ++first) left -= s;
+  return int32_t(first);
+}
+
+int32_t sample_row(const Kernels& kernels, const Row& row, const Workspace& workspace) {
+  float max = -INFINITY;
+  for (int64_t first = 0; first < row.count; first += kDrawChunk) {
+    const int64_t count = std::min<int64_t>(kDrawChunk, row.count - first);
+    Chunk& chunk = workspace.chunks[first / kDrawChunk];
+    chunk = {.max = kernels.row_max(row.logits + first, count), .count = int32_t(count), .sum = 0};
+    if (std::isnan(chunk.max)) return -1;
+    max = std::max(max, chunk.max);
+  }
+  if (max == -INFINITY) return -1;
+  if (row.greedy()) return int32_t(std::find(row.logits, row.logits + row.count, max) - row.logits);
+  return draw(kernels, row, max, last_kept(row, max, workspace.list), workspace.chunks);
 }
 
 }  // namespace
 
+// A Candidate is two words, a Chunk four.
+size_t sample_workspace_bytes(const StepLimits& limits) {
+  return Arena::bytes_of(DType::kI32, {limits.num_threads, limits.vocab_size, 2}) +
+         Arena::bytes_of(DType::kI32, {limits.num_threads, num_draw_chunks(limits.vocab_size), 4});
+}
+
 void sample(const Kernels& kernels, Context& ctx, const SampleArgs& a) {
-  const int64_t num_rows = a.logits.shape[0];
+  const int64_t num_rows = a.logits.shape[0], count = a.num_valid_tokens;
   const int64_t num_tasks = std::min<int64_t>(num_rows, ctx.threads->num_threads());
   const Arena::Scope scope(ctx.arena);
-  // One candidate list a task; a Candidate is two words.
-  Candidate* lists =
-      reinterpret_cast<Candidate*>(ctx.arena.make(DType::kI32, {num_tasks, a.num_valid_tokens, 2}).data);
+  auto* const lists = reinterpret_cast<Candidate*>(ctx.arena.make(DType::kI32, {num_tasks, count, 2}).data);
+  auto* const chunks =
+      reinterpret_cast<Chunk*>(ctx.arena.make(DType::kI32, {num_tasks, num_draw_chunks(count), 4}).data);
   ctx.threads->run(num_tasks, [&](int64_t task) {
+    const Workspace workspace{lists + task * count, chunks + task * num_draw_chunks(count)};
     for (int64_t r = task; r < num_rows; r += num_tasks) {
       const int32_t* seed = a.seeds.ptr<int32_t>() + 2 * r;
-      const SampleRow row{.logits = a.logits.ptr<float>() + r * a.logits.stride[0],
-                          .count = a.num_valid_tokens,
-                          .temperature = a.temperature.ptr<float>()[r],
-                          .seed = uint64_t(uint32_t(seed[1])) << 32 | uint32_t(seed[0]),
-                          .position = a.positions.ptr<int32_t>()[r],
-                          .sample_index = a.sample_indices.ptr<int32_t>()[r]};
-      const Filters filters{a.top_k.ptr<int32_t>()[r], a.top_p.ptr<float>()[r], a.min_p.ptr<float>()[r]};
-      a.out.ptr<int32_t>()[r] = sample_row(kernels, row, filters, lists + task * a.num_valid_tokens);
+      const Row row{.logits = a.logits.ptr<float>() + r * a.logits.stride[0],
+                    .count = count,
+                    .temperature = a.temperature.ptr<float>()[r],
+                    .top_k = a.top_k.ptr<int32_t>()[r],
+                    .top_p = a.top_p.ptr<float>()[r],
+                    .min_p = a.min_p.ptr<float>()[r],
+                    .seed = uint64_t(uint32_t(seed[1])) << 32 | uint32_t(seed[0]),
+                    .position = a.positions.ptr<int32_t>()[r],
+                    .sample_index = a.sample_indices.ptr<int32_t>()[r]};
+      a.out.ptr<int32_t>()[r] = sample_row(kernels, row, workspace);
     }
   });
 }

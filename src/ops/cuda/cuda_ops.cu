@@ -25,7 +25,7 @@ constexpr auto kernel_texts(bool f32) {
                          : "m16n8k16, or wgmma on Hopper; chunks of 128 keys, merged in order"},
        {"sum_segments", "element by element"},
        {"gather_rows", "copies rows"},
-       {"sample", "parts of a row; thresholds found eight bits at a time"},
+       {"sample", "a pass over chunks of a row, then one chunk; thresholds found eight bits at a time"},
        {"norm_rope_store", "norms of heads, RoPE and the write of k and v in one pass, half a warp a head"},
        {"gated_linear", f32 ? "the single ops: linear, silu_and_mul"
                             : "one pass for few tokens on Hopper, else the single ops"}});
@@ -75,7 +75,8 @@ size_t workspace_bytes(const StepLimits& limits) {
   // The sums of a product whose bias is yet to be added.
   const size_t linear_bytes = Arena::bytes_of(DType::kF32, {limits.num_tokens, limits.bias_features});
   // Rows that are sampled: of sequences as a rule, never more than there are tokens.
-  return std::max(linear_bytes, sample_workspace_bytes(std::max(limits.num_seqs, limits.num_tokens)));
+  return std::max(linear_bytes,
+                  sample_workspace_bytes(std::max(limits.num_seqs, limits.num_tokens), limits.vocab_size));
 }
 
 }  // namespace cuda

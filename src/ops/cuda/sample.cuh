@@ -1,82 +1,150 @@
-// What sampling leaves out: ids whose noise cannot lift them to a value that the row already has.
-//
-// Let F, the floor, be no more than the largest x + g of the row. An id of bits b is left out if
-//
-//   float(b) > exp2f(s)   or   s < 0,   s = logit · scale + offset,
-//   scale = log2(e) / temperature,   offset = 32 + 2^-10 + 2^-19 |F| − log2(e) F
-//
-// In real numbers, without the two margins: s = 32 + log2(e) (x − F). gumbel_f32 makes u of b with
-// max(b, 1) 2^-32 <= u, and g = −ln(−ln(1 − u)) <= −ln u. So b > 2^s means u > e^(x − F) and x + g < F; s < 0 means that for
-// every b.
-//
-// 2^-10 covers what does not grow: gumbel_f32 exceeds −ln(max(b, 1) 2^-32) by less than 2^-16 (two logs within 2 ULP;
-// tests/ops/cuda/pruning_test.cu), exp2f errs by 2 ULP, float(b) and u by one rounding each. In relative errors v = 2^-24 of one rounding
-// (log2(e) has 1 v, too), x + g has 2 v |x|, logit · scale 3 v |x|, the sum s 1 v (|x| + |F|), offset 3 v |F|, all times
-// log2(e), and 200 v for the 32 and g: for |x| <= 2 |F| + 64 less than 24 v |F| + 800 v, which is less than
-// 2^-19 |F| + 2^-14. Beyond that no margin is needed: a negative x is below F by more than 64 and any noise (at most 22.2),
-// and a positive one has s > 100, where nothing is left out.
-//
-// A floor of −infinity (or NaN, or infinity: sick rows) leaves nothing out, and that is all there is where scale would be
-// denormal. Larger logits have larger s: four ids can be left out by their largest logit and smallest b.
+// A row of logits and what is wanted of it, the order of its ids, and sums by the threads that sample it.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
+#include <cfloat>
 #include <cstdint>
 
-#include "ops/scalar_math.h"
+#include "ops/cuda/cuda_common.cuh"
+#include "ops/draw.h"
+#include "ops/sample.h"
 #include "tensor/arena.h"
 
 namespace nanovllm::cuda {
 
-struct Pruning {
-  static constexpr float kLog2E = 1.44269504f;
-
-  NANOVLLM_EVERYWHERE static bool works_at(float temperature) { return temperature < 0x1p100f; }
-  NANOVLLM_EVERYWHERE static float scale_of(float temperature) { return kLog2E / temperature; }
-  NANOVLLM_EVERYWHERE static float offset_of(float floor) {
-    return fused_multiply_add(floor, -kLog2E, fused_multiply_add(fabsf(floor), 0x1p-19f, 32 + 0x1p-10f));
-  }
-  // s; NaN leaves nothing out.
-  NANOVLLM_EVERYWHERE static float exponent(float logit, float scale, float offset) {
-    return fused_multiply_add(logit, scale, offset);
-  }
-  NANOVLLM_EVERYWHERE static bool loses_with_any_bits(float exponent) { return exponent < 0; }
-  NANOVLLM_EVERYWHERE static bool loses(uint32_t bits, float exponent) {
-    return float(bits) > exp2f(exponent);
-  }
+struct SampleChunk {
+  uint32_t largest;  // logit, as sample.cu orders them
+  uint32_t first;    // greedy rows: its lowest id
+  uint64_t sum;      // others: of weight_in_chunk of what is kept
 };
 
-// Rows without filters are cut into parts, a thread block each, as many as fill an H200 (132 SMs) with four blocks an SM.
-constexpr int kPartThreads = 256, kMaxParts = 32;
-constexpr int64_t kFullGpu = 4 * 132;
-
-inline int num_sample_parts(int64_t num_rows, int64_t num_valid) {
-  const int64_t at_most =
-      std::min<int64_t>(kMaxParts, (num_valid + 4 * kPartThreads - 1) / (4 * kPartThreads));
-  return int(std::clamp<int64_t>(kFullGpu / num_rows, 1, at_most));
+inline Tensor make_sample_chunks(Arena& arena, int64_t num_rows, int64_t num_valid_tokens) {
+  return arena.make(DType::kI32,
+                    {num_rows, num_draw_chunks(num_valid_tokens), sizeof(SampleChunk) / sizeof(int32_t)});
 }
 
-// Parts of a row tell each other of its largest x + g where that is worth clearing memory first: a few long parts.
-inline bool sample_parts_share_floors(int num_parts) { return num_parts > 1 && num_parts <= kMaxParts / 2; }
+inline size_t sample_workspace_bytes(int64_t num_rows, int64_t vocab_size) {
+  return Arena::bytes_of(DType::kI32,
+                         {num_rows, num_draw_chunks(vocab_size), sizeof(SampleChunk) / sizeof(int32_t)});
+}
 
-// What a thread block found in its part of a row: keys (sample.cu), 0: none.
-struct SamplePart {
-  uint64_t first;  // of the largest logit
-  uint64_t best;   // of the largest x + g
+constexpr int kSampleThreads = 1024;  // of a block that finishes a row
+constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+
+struct SampleParams {
+  int32_t* out;
+  const float* logits;
+  const float *temperature, *top_p, *min_p;
+  const int32_t *top_k, *seeds, *positions, *sample_indices;
+  int64_t logits_stride;
+  int num_valid;
 };
 
-inline Tensor make_sample_parts(Arena& arena, int64_t num_rows, int num_parts) {
-  return arena.make(DType::kI32, {num_rows, num_parts, sizeof(SamplePart) / sizeof(int32_t)});
+// Larger number: larger logit, NaN above all; -0 and 0 are equal.
+__device__ inline uint32_t ordered(float logit) {
+  const uint32_t bits = __float_as_uint(logit + 0.0f);
+  return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-inline Tensor make_row_floors(Arena& arena, int64_t num_rows) { return arena.make(DType::kI32, {num_rows}); }
-
-// The most for any number of rows up to this: there is more than one part only while all are at most kFullGpu.
-inline size_t sample_workspace_bytes(int64_t num_rows) {
-  const int64_t most_parts = std::max(num_rows, kFullGpu);
-  return Arena::bytes_of(DType::kI32, {most_parts, sizeof(SamplePart) / sizeof(int32_t)}) +
-         Arena::bytes_of(DType::kI32, {most_parts});
+__device__ inline float value_of(uint32_t ordered) {
+  return __uint_as_float(ordered & 0x80000000u ? ordered ^ 0x80000000u : ~ordered);
 }
+
+// Larger key: earlier. The upper half orders logits, the lower prefers low ids.
+__device__ inline uint64_t key_of(float logit, int id) {
+  return uint64_t(ordered(logit)) << 32 | (0xFFFFFFFFu - uint32_t(id));
+}
+// Below that of any finite logit.
+__device__ inline uint64_t lowest_key() { return uint64_t(ordered(-FLT_MAX)) << 32; }
+
+__device__ inline float at(const float4& four, int i) {
+  return i == 0 ? four.x : i == 1 ? four.y : i == 2 ? four.z : four.w;
+}
+
+// The larger, a positive NaN if one is NaN.
+__device__ inline float max_of(float a, float b) {
+  float result;
+  asm("max.NaN.ftz.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+
+__device__ inline uint64_t sum_of_warp(uint64_t value) {
+  for (int width = 16; width > 0; width /= 2) value += __shfl_xor_sync(kAllLanes, value, width);
+  return value;
+}
+
+// Each lane's value and those of the lanes before it.
+__device__ inline uint64_t running_sum_of_warp(uint64_t value) {
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const uint64_t other = __shfl_up_sync(kAllLanes, value, unsigned(distance));
+    if (int(threadIdx.x % 32) >= distance) value += other;
+  }
+  return value;
+}
+
+// The same of a block of kSampleThreads; sum: of all its threads.
+__device__ inline uint64_t running_sum_of_block(uint64_t value, uint64_t& sum) {
+  __shared__ uint64_t of_warps[kSampleThreads / 32];
+  const int lane = int(threadIdx.x % 32), warp = int(threadIdx.x / 32);
+  value = running_sum_of_warp(value);
+  __syncthreads();  // the last call's sums are read
+  if (lane == 31) of_warps[warp] = value;
+  __syncthreads();
+  const uint64_t of_warp = of_warps[lane], running = running_sum_of_warp(of_warp);
+  sum = __shfl_sync(kAllLanes, running, 31);
+  return value + __shfl_sync(kAllLanes, running - of_warp, warp);
+}
+
+struct SampleRow {
+  const float* logits;
+  int count;
+  float temperature, inverse_temperature;
+  int32_t top_k;
+  float top_p, min_p;
+
+  __device__ SampleRow(const SampleParams& p, int64_t r)
+      : logits(p.logits + r * p.logits_stride),
+        count(p.num_valid),
+        temperature(p.temperature[r]),
+        inverse_temperature(1.0f / temperature),
+        top_k(p.top_k[r]),
+        top_p(p.top_p[r]),
+        min_p(p.min_p[r]) {}
+
+  __device__ bool greedy() const { return temperature < kGreedyTemperature || top_k == 1; }
+  __device__ bool cuts_k() const { return top_k > 0 && top_k < count; }
+  __device__ bool cuts_p() const { return top_p < 1; }
+  __device__ bool cuts_min_p() const { return min_p >= kLeastMinP; }
+  __device__ bool filtered() const { return cuts_k() || cuts_p() || cuts_min_p(); }
+  __device__ int num_chunks() const { return int(num_draw_chunks(count)); }
+  __device__ float below(float logit, float max) const { return below_max(logit, max, inverse_temperature); }
+
+  // Logits id to id + 3, id divisible by four; -infinity from the end on.
+  __device__ float4 four(int id) const {
+    const bool aligned = reinterpret_cast<uint64_t>(logits) % sizeof(float4) == 0;
+    if (aligned && id + 3 < count) return *reinterpret_cast<const float4*>(logits + id);
+    const auto logit = [&](int i) { return i < count ? logits[i] : -INFINITY; };
+    return {logit(id), logit(id + 1), logit(id + 2), logit(id + 3)};
+  }
+
+  // body(logit, id) for the ids of [begin, end) that this one of `step` threads has, and whose logits are finite and at least
+  // `least`. begin is divisible by four.
+  template <class Body>
+  __device__ void for_each(int begin, int end, int thread, int step, float least, Body&& body) const {
+    constexpr int kBatch = 4;  // loads in flight
+    for (int first = begin + 4 * thread; first < end; first += 4 * kBatch * step) {
+      float4 fours[kBatch];
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) {
+        const int id = first + 4 * j * step;
+        fours[j] = id < end ? four(id) : float4{-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+      }
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          if (const float logit = at(fours[j], i); logit >= least) body(logit, first + 4 * j * step + i);
+    }
+  }
+};
 
 }  // namespace nanovllm::cuda
