@@ -7,4 +7,6 @@ namespace nanovllm {
 
 using TokenId = int32_t;
 
+inline constexpr TokenId kNoTokenLeft = -2;  // in place of a sampled id: every token is masked
+
 }  // namespace nanovllm

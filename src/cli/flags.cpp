@@ -1,6 +1,7 @@
 #include "cli/flags.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <type_traits>
 
@@ -80,6 +81,28 @@ CLI::Option* add_engine_flags(CLI::App& app, EngineConfig& config) {
   return model;
 }
 
+namespace {
+
+// "785=-1.5"
+std::map<TokenId, float> parse_biases(const std::vector<std::string>& pairs) {
+  std::map<TokenId, float> biases;
+  for (const std::string& pair : pairs) {
+    const char* const end = pair.data() + pair.size();
+    TokenId id = 0;
+    float bias = 0;
+    const auto read_id = std::from_chars(pair.data(), end, id);
+    const bool has_id = read_id.ec == std::errc() && read_id.ptr < end && *read_id.ptr == '=';
+    const auto read = has_id ? std::from_chars(read_id.ptr + 1, end, bias) : read_id;
+    if (!has_id || read.ec != std::errc() || read.ptr != end)
+      throw CLI::ValidationError("--logit-bias",
+                                 "'" + pair + "' is no bias, want a token id and a number: 785=-1.5");
+    biases[id] = bias;
+  }
+  return biases;
+}
+
+}  // namespace
+
 void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
   const char* group = "Sampling (what is left out comes from the model's generation_config.json)";
   app.add_option("--temperature", flags.temperature, "0 to 2; 0 is greedy")->group(group);
@@ -97,12 +120,40 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(group);
+  app.add_option("--min-tokens", flags.min_tokens, "nothing ends an answer before it has so many")
+      ->group(group);
+  app.add_option("--repetition-penalty", flags.repetition_penalty,
+                 "above 1: tokens of the prompt and the answer come less often")
+      ->group(group);
+  app.add_option("--frequency-penalty", flags.frequency_penalty,
+                 "-2 to 2: taken from a token's logit for each time that the answer has it")
+      ->group(group);
+  app.add_option("--presence-penalty", flags.presence_penalty,
+                 "-2 to 2: taken from the logits of tokens that the answer has")
+      ->group(group);
+  app.add_option_function<std::vector<std::string>>(
+         "--logit-bias",
+         [&flags](const std::vector<std::string>& pairs) { flags.logit_bias = parse_biases(pairs); },
+         "added to the logit of a token id: 785=-1.5,17=3")
+      ->type_name("ID=BIAS")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--allowed-token-ids", flags.allowed_token_ids, "no other token comes: 5,17")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->group(group);
   const auto unprotected = [](std::string& text) {
     unprotect(text);
     return std::string(text.empty() ? "is empty, want some text" : "");
   };
   app.add_option("--stop", flags.stop,
                  "text that ends an answer, and is not part of it; may be given several times")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->transform(CLI::Validator(unprotected, ""))
+      ->group(group);
+  app.add_option("--bad-words", flags.bad_words, "text that does not come; may be given several times")
       ->type_name("TEXT")
       ->allow_extra_args(false)
       ->transform(CLI::Validator(unprotected, ""))

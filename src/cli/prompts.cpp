@@ -63,6 +63,22 @@ std::optional<std::vector<std::string>> strings(const json& line, const char* ke
   return value.get<std::vector<std::string>>();
 }
 
+// {"785": -1.5}: a bias for each token id.
+std::optional<std::map<TokenId, float>> biases(const json& line, const char* key) {
+  constexpr const char* kWanted = "an object of token ids and numbers: {\"785\": -1.5}";
+  if (!line.contains(key)) return std::nullopt;
+  if (!line[key].is_object()) wrong(key, line[key], kWanted);
+  std::map<TokenId, float> result;
+  for (const auto& [text, value] : line[key].items()) {
+    TokenId id = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+    if (error != std::errc() || end != text.data() + text.size() || !value.is_number())
+      wrong(key, line[key], kWanted);
+    result[id] = value.get<float>();
+  }
+  return result;
+}
+
 SamplingFlags sampling_flags(const json& line) {
   SamplingFlags flags{.n = whole_number(line, "n"),
                       .temperature = number(line, "temperature"),
@@ -74,13 +90,21 @@ SamplingFlags sampling_flags(const json& line) {
                       .stop = strings(line, "stop"),
                       .include_stop_str_in_output = truth(line, "include_stop_str_in_output"),
                       .skip_special_tokens = truth(line, "skip_special_tokens"),
-                      .detokenize = truth(line, "detokenize")};
+                      .detokenize = truth(line, "detokenize"),
+                      .bad_words = strings(line, "bad_words"),
+                      .min_tokens = whole_number(line, "min_tokens"),
+                      .repetition_penalty = number(line, "repetition_penalty"),
+                      .frequency_penalty = number(line, "frequency_penalty"),
+                      .presence_penalty = number(line, "presence_penalty"),
+                      .logit_bias = biases(line, "logit_bias")};
   if (line.contains("seed")) {
     if (!line["seed"].is_number_unsigned()) wrong("seed", line["seed"], "a whole number, 0 or more");
     flags.seed = line["seed"].get<uint64_t>();
   }
   if (line.contains("stop_token_ids"))
     flags.stop_token_ids = token_ids("stop_token_ids", line["stop_token_ids"]);
+  if (line.contains("allowed_token_ids"))
+    flags.allowed_token_ids = token_ids("allowed_token_ids", line["allowed_token_ids"]);
   return flags;
 }
 
@@ -99,7 +123,14 @@ void refuse_unknown_keys(const json& line) {
                                          "stop",
                                          "include_stop_str_in_output",
                                          "skip_special_tokens",
-                                         "detokenize"};
+                                         "detokenize",
+                                         "allowed_token_ids",
+                                         "bad_words",
+                                         "min_tokens",
+                                         "repetition_penalty",
+                                         "frequency_penalty",
+                                         "presence_penalty",
+                                         "logit_bias"};
   for (const auto& [key, value] : line.items()) {
     if (std::ranges::find(kKnown, key) != std::end(kKnown)) continue;
     std::string names;

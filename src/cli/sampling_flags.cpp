@@ -26,7 +26,14 @@ SamplingFlags merged(const SamplingFlags& flags, const SamplingFlags& fallback) 
           .include_stop_str_in_output =
               first_of(flags.include_stop_str_in_output, fallback.include_stop_str_in_output),
           .skip_special_tokens = first_of(flags.skip_special_tokens, fallback.skip_special_tokens),
-          .detokenize = first_of(flags.detokenize, fallback.detokenize)};
+          .detokenize = first_of(flags.detokenize, fallback.detokenize),
+          .allowed_token_ids = first_of(flags.allowed_token_ids, fallback.allowed_token_ids),
+          .bad_words = first_of(flags.bad_words, fallback.bad_words),
+          .min_tokens = first_of(flags.min_tokens, fallback.min_tokens),
+          .repetition_penalty = first_of(flags.repetition_penalty, fallback.repetition_penalty),
+          .frequency_penalty = first_of(flags.frequency_penalty, fallback.frequency_penalty),
+          .presence_penalty = first_of(flags.presence_penalty, fallback.presence_penalty),
+          .logit_bias = first_of(flags.logit_bias, fallback.logit_bias)};
 }
 
 SamplingParams resolve(const SamplingFlags& flags, const GenerationConfig& generation_config) {
@@ -47,6 +54,14 @@ SamplingParams resolve(const SamplingFlags& flags, const GenerationConfig& gener
   params.include_stop_str_in_output = flags.include_stop_str_in_output.value_or(false);
   params.skip_special_tokens = flags.skip_special_tokens.value_or(true);
   params.detokenize = flags.detokenize.value_or(true);
+  params.allowed_token_ids = flags.allowed_token_ids;
+  params.bad_words = flags.bad_words.value_or(std::vector<std::string>{});
+  params.min_tokens = flags.min_tokens.value_or(0);
+  params.repetition_penalty = flags.repetition_penalty.value_or(
+      generation_config.repetition_penalty.value_or(params.repetition_penalty));
+  params.frequency_penalty = flags.frequency_penalty.value_or(0);
+  params.presence_penalty = flags.presence_penalty.value_or(0);
+  params.logit_bias = flags.logit_bias.value_or(std::map<TokenId, float>{});
   return params;
 }
 

@@ -25,6 +25,11 @@ struct SamplingFlags {
   std::optional<bool> include_stop_str_in_output;
   std::optional<bool> skip_special_tokens;
   std::optional<bool> detokenize;
+  std::optional<std::vector<TokenId>> allowed_token_ids;
+  std::optional<std::vector<std::string>> bad_words;
+  std::optional<int> min_tokens;
+  std::optional<float> repetition_penalty, frequency_penalty, presence_penalty;
+  std::optional<std::map<TokenId, float>> logit_bias;
 };
 
 // Fields of `flags`, else of `fallback`.

@@ -13,7 +13,33 @@ void clear(Batch& b) {
   b.temperature.clear();
   b.top_p.clear();
   b.min_p.clear();
+  b.edited_rows.clear();
+  b.repetition_penalties.clear();
+  b.edit_begins.clear();
+  b.edit_ids.clear();
+  b.edit_addends.clear();
+  b.masked_rows.clear();
+  b.masks.clear();
   b.max_blocks = 0;
+}
+
+void add_edits(const Sequence& seq, Batch& b) {
+  const int row = b.num_sampled() - 1;
+  const LogitsEdits& edits = *seq.logits_edits;
+  edits.collect(std::span(seq.token_ids).subspan(size_t(seq.num_prompt_tokens)), b.edits);
+  if (!b.edits.empty()) {
+    if (b.edit_begins.empty()) b.edit_begins.push_back(0);
+    b.edited_rows.push_back(row);
+    b.repetition_penalties.push_back(edits.repetition_penalty());
+    for (const LogitsEdit& edit : b.edits) {
+      b.edit_ids.push_back(edit.penalized ? ~edit.id : edit.id);
+      b.edit_addends.push_back(edit.addend);
+    }
+    b.edit_begins.push_back(int32_t(b.edit_ids.size()));
+  }
+  if (edits.allowed().empty()) return;
+  b.masked_rows.push_back(row);
+  b.masks.insert(b.masks.end(), edits.allowed().begin(), edits.allowed().end());
 }
 
 // position: of the token that is drawn
@@ -27,6 +53,7 @@ void add_sampling(const Sequence& seq, int position, Batch& b) {
   b.seeds.push_back(int32_t(uint32_t(seq.seed >> 32)));
   b.sample_positions.push_back(position);
   b.sample_indices.push_back(seq.sample_index);
+  if (seq.logits_edits) add_edits(seq, b);
 }
 
 void add_block_table(const std::vector<Sequence*>& sequences, Batch& batch) {

@@ -42,6 +42,19 @@ struct Batch {
   std::vector<int32_t> seeds;             // [num_sampled, 2]     low and high half
   std::vector<int32_t> sample_positions;  // [num_sampled]        position of the token that is drawn
   std::vector<int32_t> sample_indices;    // [num_sampled]        which of a request's completions
+
+  // What is changed in logits before they are sampled (ops/edit_logits.h).
+  int num_edited() const { return int(edited_rows.size()); }
+  int num_masked() const { return int(masked_rows.size()); }
+  bool edits_logits() const { return num_edited() > 0 || num_masked() > 0; }
+  std::vector<int32_t> edited_rows;         // [num_edited]           logits rows
+  std::vector<float> repetition_penalties;  // [num_edited]
+  std::vector<int32_t> edit_begins;  // [num_edited + 1]       edits [begins[i], begins[i+1]) are of row i
+  std::vector<int32_t> edit_ids;     // [num_edits]            ~id: penalized
+  std::vector<float> edit_addends;   // [num_edits]
+  std::vector<int32_t> masked_rows;  // [num_masked]           logits rows
+  std::vector<uint32_t> masks;       // [num_masked, words]    a bit for each id that may come
+  std::vector<LogitsEdit> edits;     // of one row, while the batch is built
 };
 
 // Refills `batch` with the scheduled tokens of these sequences, in their order; one that shares a prompt follows the

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@ namespace nanovllm {
 
 inline constexpr int kMaxCompletions = 128;
 inline constexpr size_t kMaxStops = 64, kMaxStopBytes = 1024;
+inline constexpr size_t kMaxStopTokenIds = 1024, kMaxLogitBiases = 1024, kMaxBadWords = 256;
 
 struct SamplingParams {
   int n = 1;                     // completions of the prompt, at most kMaxCompletions; greedy ones are equal
@@ -22,7 +24,7 @@ struct SamplingParams {
   std::optional<uint64_t> seed;  // none: drawn at admission
   int max_tokens = 64;           // at least 1
   bool ignore_eos = false;       // go on past EOS; stop_token_ids still stop
-  std::vector<TokenId> stop_token_ids;
+  std::vector<TokenId> stop_token_ids;  // at most kMaxStopTokenIds
   // Strings that end the answer, at most kMaxStops of kMaxStopBytes, none empty, wherever tokens begin and end (tokenizer/stop_matcher.h): nothing
   // from the first one on is given out.
   std::vector<std::string> stop;
@@ -30,6 +32,18 @@ struct SamplingParams {
       false;                        // the answer holds what ended it: the string, or the stop token's text
   bool skip_special_tokens = true;  // they have no text
   bool detokenize = true;           // false: token ids only, without text
+
+  // What changes the logits, in this order (engine/logits_edits.h); 0 (repetition: 1) changes nothing.
+  std::optional<std::vector<TokenId>> allowed_token_ids;  // not empty: no other comes
+  // At most kMaxBadWords texts of kMaxStopBytes, none empty, that the answer does not have where its tokens are those of the text, or
+  // of a space and the text.
+  std::vector<std::string> bad_words;
+  int min_tokens = 0;  // nothing ends the answer before; at most max_tokens
+  float repetition_penalty =
+      1;  // above 0: a token of prompt or answer has its logit divided by it, or times it if negative
+  float frequency_penalty = 0;  // -2 … 2: a token's logit loses it for each time that the answer has it
+  float presence_penalty = 0;   // -2 … 2: and this, if it has it at all
+  std::map<TokenId, float> logit_bias;  // -100 … 100: added to the logit; at most kMaxLogitBiases
 };
 
 // How many answers these parameters get: n, or one where n is not in its range.

@@ -151,7 +151,8 @@ const Batch* Scheduler::schedule_ahead() {
   const auto num_alive = scheduled_.size() - size_t(std::ranges::count(scheduled_, nullptr));
   if (!nobody_waits || num_alive != running_.size()) return nullptr;
   for (const Sequence* seq : scheduled_)
-    if (seq && (seq->shares_prompt || seq->num_scheduled_tokens < seq->num_uncomputed_tokens()))
+    if (seq && (seq->shares_prompt || seq->num_scheduled_tokens < seq->num_uncomputed_tokens() ||
+                seq->logits_edits))  // which may depend on the token that is being sampled
       return nullptr;
   ahead_rows_.clear();
   for (size_t row = 0; row < scheduled_.size(); ++row) {
@@ -178,7 +179,9 @@ bool Scheduler::is_eos(const Sequence& sequence, TokenId id) const {
 void Scheduler::append_token(Sequence& sequence, TokenId id, Clock::time_point now) {
   if (id < 0) {
     sequence.finish_reason = FinishReason::kError;
-    sequence.error = "the model's logits are not numbers: its weights may be damaged";
+    sequence.error = id == kNoTokenLeft && sequence.logits_edits
+                         ? "no token is left to take: allowed_token_ids, bad_words and min_tokens exclude all"
+                         : "the model's logits are not numbers: its weights may be damaged";
     return;
   }
   if (sequence.num_output_tokens() == 0) {
@@ -191,6 +194,7 @@ void Scheduler::append_token(Sequence& sequence, TokenId id, Clock::time_point n
   sequence.last_token_time = now;
   ++metrics_.generation_tokens;
   sequence.token_ids.push_back(id);
+  if (sequence.logits_edits) sequence.logits_edits->add_output(id);
   const bool eos = is_eos(sequence, id);
   sequence.stopped_by_id =
       !eos && std::ranges::find(sequence.params.stop_token_ids, id) != sequence.params.stop_token_ids.end();

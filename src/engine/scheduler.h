@@ -54,13 +54,13 @@ class Scheduler {
 
   // The next step; empty (no tokens) if nothing can run. Valid until the next call.
   const Batch& schedule();
-  // sampled_ids[i] is the token of the batch's logits row i; negative: the row held no numbers, the sequence
-  // ends in error.
+  // sampled_ids[i] is the token of the batch's logits row i; negative: the row held no numbers, or none that may be taken
+  // (kNoTokenLeft), and the sequence ends in error.
   void update(std::span<const TokenId> sampled_ids);
 
   // The step behind the one that schedule() or the last schedule_ahead() gave, before its update(): a decode of every sequence
   // that surely goes on (Batch::token_rows). Null: it cannot be told yet, because prompts are unfinished, one waits that could
-  // run, no block is left, or nobody goes on. Valid until the next but one.
+  // run, no block is left, nobody goes on, or somebody wants logits changed. Valid until the next but one.
   const Batch* schedule_ahead();
 
   // In place of update(), when the step (or the one behind it) could not be run: its sequences end with kError and this

@@ -8,12 +8,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/token.h"
-#include "engine/sampling_params.h"
+#include "engine/logits_edits.h"
 
 namespace nanovllm {
 
@@ -43,8 +44,9 @@ struct Sequence {
   int priority = 0;      // smaller goes first
   uint64_t arrival = 0;  // among equal priorities, the smaller goes first
   SamplingParams params;
-  uint64_t seed = 0;               // params.seed, or the one drawn for this request
-  std::vector<TokenId> token_ids;  // prompt, then output
+  uint64_t seed = 0;                        // params.seed, or the one drawn for this request
+  std::optional<LogitsEdits> logits_edits;  // none: nothing of the logits is changed
+  std::vector<TokenId> token_ids;           // prompt, then output
   int num_prompt_tokens = 0;
   int max_len = 0;  // prompt and output together
   int num_computed_tokens = 0;

@@ -57,10 +57,14 @@ struct LLM::State {
     std::optional<StopMatcher> stop_matcher;    // none: there are no stop strings
     int num_sent = 0;                           // output tokens
 
-    std::string push(const std::string& text) { return stop_matcher ? stop_matcher->push(text) : text; }
+    // text: of the token behind num_before others; stop strings begin behind min_tokens tokens
+    std::string push(const std::string& text, int num_before, int min_tokens) {
+      return stop_matcher && num_before >= min_tokens ? stop_matcher->push(text) : text;
+    }
     bool stopped() const { return stop_matcher && stop_matcher->found(); }
   };
 
+  LogitsEdits make_edits(const SamplingParams& params, std::span<const TokenId> prompt) const;
   RequestOutput make_output(const Sequence& sequence, Stream& stream) const;
   std::vector<RequestOutput> take_outputs(bool has_run);
   template <class Body>
@@ -75,6 +79,7 @@ struct LLM::State {
   GenerationConfig generation_config;
   std::string model_name;
   std::optional<Tokenizer> tokenizer;
+  std::vector<TokenId> eos_token_ids;
   std::optional<ChatTemplate> chat_template;
   std::string chat_template_error;  // why there is none
   int max_model_len = 0;
@@ -133,6 +138,7 @@ LLM::LLM(const EngineConfig& config) : state_(std::make_unique<State>()) {
     fail(ErrorKind::kConfig, state_->model_name, ": the tokenizer has ", state_->tokenizer->num_tokens(),
          " tokens, want at most vocab_size=", state_->model_config.vocab_size);
 
+  state_->eos_token_ids = eos_union(state_->model_config, state_->generation_config, state_->tokenizer);
   if (state_->tokenizer) runner_config.num_valid_tokens = state_->tokenizer->num_tokens();
   state_->runner = std::make_unique<ModelRunner>(config.model, state_->model_config, runner_config);
   state_->steps_ahead =
@@ -145,7 +151,7 @@ LLM::LLM(const EngineConfig& config) : state_(std::make_unique<State>()) {
                       .num_blocks = state_->runner->memory_plan().num_blocks,
                       .block_size = runner_config.block_size,
                       .prefix_caching = config.prefix_caching ? PrefixCaching::kOn : PrefixCaching::kOff},
-      eos_union(state_->model_config, state_->generation_config, state_->tokenizer));
+      state_->eos_token_ids);
 }
 
 const ChatTemplate& LLM::chat_template() const {
@@ -157,9 +163,10 @@ RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
   if (!failure().empty())
     fail(ErrorKind::kDevice, "the device failed, want a restart of the process: ", failure());
   check_sampling_params(params, state_->model_config.vocab_size);
-  if (!params.stop.empty() && !state_->tokenizer)
-    fail(ErrorKind::kRequest, "stop: has strings, and ", state_->model_name,
-         " has no tokenizer.json, want stop_token_ids");
+  for (const auto& [name, texts] : {std::pair{"stop", &params.stop}, {"bad_words", &params.bad_words}})
+    if (!texts->empty() && !state_->tokenizer)
+      fail(ErrorKind::kRequest, name, ": has strings, and ", state_->model_name,
+           " has no tokenizer.json, want token ids (stop_token_ids, logit_bias)");
   auto sequence = std::make_unique<Sequence>();
   if (prompt.token_ids) {
     sequence->token_ids = *prompt.token_ids;
@@ -179,6 +186,10 @@ RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
   sequence->cache_salt = prompt.cache_salt;
   sequence->priority = prompt.priority;
   sequence->num_prompt_tokens = sequence->num_tokens();
+  if (LogitsEdits::are_wanted(params)) {
+    sequence->logits_edits = state_->make_edits(params, sequence->token_ids);
+    state_->runner->prepare_for_edits();
+  }
   sequence->arrival_time = Clock::now();
 
   std::map<State::StreamKey, State::Stream> streams;  // all or nothing: a request that waits has its streams
@@ -196,6 +207,21 @@ RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
 
 bool LLM::abort(RequestId id) { return state_->scheduler->abort(id); }
 
+LogitsEdits LLM::State::make_edits(const SamplingParams& params, std::span<const TokenId> prompt) const {
+  std::vector<TokenId> end_token_ids = params.stop_token_ids;
+  if (!params.ignore_eos)
+    end_token_ids.insert(end_token_ids.end(), eos_token_ids.begin(), eos_token_ids.end());
+  std::vector<std::vector<TokenId>> bad_words;
+  for (std::string word : params.bad_words) {
+    word.erase(0, std::min(word.find_first_not_of(' '), word.size()));
+    for (const std::string& text : {word, " " + word}) {  // as it stands at the beginning, and behind others
+      std::vector<TokenId> ids = tokenizer->encode(text);
+      if (!ids.empty()) bad_words.push_back(std::move(ids));
+    }
+  }
+  return {params, prompt, std::move(end_token_ids), std::move(bad_words), model_config.vocab_size};
+}
+
 RequestOutput LLM::State::make_output(const Sequence& sequence, Stream& stream) const {
   RequestOutput output{.id = sequence.id,
                        .index = sequence.sample_index,
@@ -210,18 +236,21 @@ RequestOutput LLM::State::make_output(const Sequence& sequence, Stream& stream) 
                        .finish_time = sequence.finish_time};
   const auto first = sequence.token_ids.begin() + sequence.num_prompt_tokens + stream.num_sent;
   output.token_ids.assign(first, sequence.token_ids.end());
-  stream.num_sent = sequence.num_output_tokens();
+  const int num_before = std::exchange(stream.num_sent, sequence.num_output_tokens());
+  const auto push = [&](const std::string& text, size_t i) {
+    return stream.push(text, num_before + int(i), sequence.params.min_tokens);
+  };
   if (sequence.stopped_by_id) output.stop_reason = sequence.token_ids.back();
   if (!stream.detokenizer) return output;
   for (size_t i = 0; i < output.token_ids.size(); ++i) {
     const bool stops = i + 1 == output.token_ids.size() && sequence.finish_reason == FinishReason::kStop;
     if (!stops || sequence.params.include_stop_str_in_output)
-      output.text += stream.push(stream.detokenizer->push(output.token_ids[i]));
+      output.text += push(stream.detokenizer->push(output.token_ids[i]), i);
   }
   std::string held = sequence.finished() ? stream.detokenizer->finish() : "";
   const bool broken_off =
       sequence.finish_reason == FinishReason::kAbort || sequence.finish_reason == FinishReason::kError;
-  if (!broken_off) output.text += stream.push(std::exchange(held, {}));
+  if (!broken_off) output.text += push(std::exchange(held, {}), output.token_ids.size());
   if (stream.stopped()) {  // at the very last token, too, whatever became of the step behind it
     output.finish_reason = FinishReason::kStop;
     output.stop_reason = *stream.stop_matcher->found();

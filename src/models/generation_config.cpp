@@ -12,9 +12,9 @@ struct NeutralField {
   double neutral;
 };
 constexpr NeutralField kNotImplemented[] = {
-    {"repetition_penalty", 1}, {"typical_p", 1},      {"epsilon_cutoff", 0}, {"eta_cutoff", 0},
-    {"num_beams", 1},          {"length_penalty", 1}, {"penalty_alpha", 0},  {"no_repeat_ngram_size", 0},
-    {"min_new_tokens", 0},     {"guidance_scale", 1}, {"min_length", 0}};
+    {"typical_p", 1},      {"epsilon_cutoff", 0}, {"eta_cutoff", 0},           {"num_beams", 1},
+    {"length_penalty", 1}, {"penalty_alpha", 0},  {"no_repeat_ngram_size", 0}, {"min_new_tokens", 0},
+    {"guidance_scale", 1}, {"min_length", 0}};
 
 std::optional<float> number_in(const JsonFields& fields, const char* key, bool (*good)(double),
                                const char* want) {
@@ -45,6 +45,9 @@ GenerationConfig parse_generation_config(const std::string& json, const std::str
       fields, "top_p", [](double p) { return p > 0 && p <= 1; }, "more than 0 and at most 1");
   config.min_p = number_in(
       fields, "min_p", [](double p) { return p >= 0 && p <= 1; }, "0 to 1");
+  config.repetition_penalty = number_in(
+      fields, "repetition_penalty", [](double p) { return p > 0 && p <= 1e6; },
+      "more than 0 and at most 1e6");
   if (const auto value = fields.integer("top_k", -1, INT32_MAX)) config.top_k = int(*value);
   for (const NeutralField& field : kNotImplemented) {
     const std::optional<double> value = fields.number(field.name);

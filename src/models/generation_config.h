@@ -15,7 +15,7 @@ struct GenerationConfig {
   std::vector<TokenId> eos_token_ids;
   std::optional<bool> do_sample;  // false: greedy
   std::optional<float> temperature;
-  std::optional<float> top_p, min_p;
+  std::optional<float> top_p, min_p, repetition_penalty;
   std::optional<int> top_k;
 };
 

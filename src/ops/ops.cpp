@@ -54,6 +54,8 @@ OpTable dry_ops(const OpTable& like) {
           .attention = do_nothing<AttentionArgs>,
           .sum_segments = do_nothing<SumSegmentsArgs>,
           .gather_rows = do_nothing<GatherRowsArgs>,
+          .edit_logits = do_nothing<EditLogitsArgs>,
+          .restore_logits = do_nothing<EditLogitsArgs>,
           .sample = do_nothing<SampleArgs>};
 }
 
@@ -288,6 +290,41 @@ void gather_rows(Context& ctx, const GatherRowsArgs& a) {
   check_dtype("gather_rows", "indices", a.indices, DType::kI32);
   check_dtype("gather_rows", "out", a.out, a.x.dtype);
   call(ctx, "gather_rows", ctx.ops.gather_rows, a);
+}
+
+void check_edits(const EditLogitsArgs& a) {
+  Dim num_rows{"num_rows"}, vocab_size{"vocab_size"}, num_masked{"num_masked"}, num_edited{"num_edited"},
+      num_edits{"num_edits"};
+  check_shape("edit_logits", "logits", a.logits, {&num_rows, &vocab_size});
+  check_dtype("edit_logits", "logits", a.logits, DType::kF32);
+  if (a.masked_rows.defined()) {
+    Dim num_words{"(vocab_size + 31) / 32", (vocab_size.size + 31) / 32};
+    check_shape("edit_logits", "masked_rows", a.masked_rows, {&num_masked});
+    check_shape("edit_logits", "masks", a.masks, {&num_masked, &num_words});
+    for (const Tensor& t : {a.masked_rows, a.masks})
+      check_dtype("edit_logits", "masked_rows or masks", t, DType::kI32);
+  }
+  if (!a.rows.defined()) return;
+  check_shape("edit_logits", "rows", a.rows, {&num_edited});
+  Dim num_edited_and_one{"num_edited + 1", num_edited.size + 1};
+  check_shape("edit_logits", "begins", a.begins, {&num_edited_and_one});
+  check_shape("edit_logits", "penalties", a.penalties, {&num_edited});
+  check_shape("edit_logits", "ids", a.ids, {&num_edits});
+  check_shape("edit_logits", "addends", a.addends, {&num_edits});
+  for (const Tensor& t : {a.rows, a.begins, a.ids})
+    check_dtype("edit_logits", "rows, begins or ids", t, DType::kI32);
+  for (const Tensor& t : {a.penalties, a.addends})
+    check_dtype("edit_logits", "penalties or addends", t, DType::kF32);
+}
+
+void edit_logits(Context& ctx, const EditLogitsArgs& a) {
+  check_edits(a);
+  call(ctx, "edit_logits", ctx.ops.edit_logits, a);
+}
+
+void restore_logits(Context& ctx, const EditLogitsArgs& a) {
+  check_edits(a);
+  call(ctx, "restore_logits", ctx.ops.restore_logits, a);
 }
 
 void sample(Context& ctx, const SampleArgs& a) {

@@ -10,6 +10,7 @@
 
 #include "ops/attention.h"
 #include "ops/context.h"
+#include "ops/edit_logits.h"
 #include "ops/embedding.h"
 #include "ops/gated_linear.h"
 #include "ops/gather_rows.h"
@@ -74,6 +75,8 @@ struct OpTable {
   void (*attention)(Context&, const AttentionArgs&) = nullptr;
   void (*sum_segments)(Context&, const SumSegmentsArgs&) = nullptr;
   void (*gather_rows)(Context&, const GatherRowsArgs&) = nullptr;
+  void (*edit_logits)(Context&, const EditLogitsArgs&) = nullptr;
+  void (*restore_logits)(Context&, const EditLogitsArgs&) = nullptr;
   void (*sample)(Context&, const SampleArgs&) = nullptr;
 
   // Fused: null where the backend has only the single ops.

@@ -18,12 +18,13 @@
 // The random bits are philox(seed, {position, sample_index, 0, 0}), the first two words for the chunk, the others for the id: a
 // draw depends on the request and the token, never on the batch.
 //
-// A row with a NaN, an infinite maximum or no finite logit gives −1: that request ends, its neighbours go on. Elementary functions
+// A row with a NaN or +infinity gives −1, one of −infinity alone kNoTokenLeft: that request ends, its neighbours go on. Elementary functions
 // are those of ops/scalar_math.h on every backend, so equal logits give equal tokens.
 #pragma once
 
 #include <cstdint>
 
+#include "base/token.h"
 #include "ops/context.h"
 
 namespace nanovllm {

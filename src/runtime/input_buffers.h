@@ -1,18 +1,13 @@
 // Batch → ModelInput and sampling arrays on the device, with one copy.
 //
-// All arrays of a Batch are laid end to end in one staging buffer, each at a multiple of 64 bytes, and go
-// down together. There are two staging buffers, in turn: the arrays of the next step may be laid out while those of the last one
-// are on their way. Sizes are fixed at start by the engine's limits, so a step allocates nothing.
+// All arrays of a Batch go down together (runtime/staged_arrays.h); their sizes are fixed at start by the engine's limits.
 #pragma once
-
-#include <optional>
-#include <type_traits>
-#include <vector>
 
 #include "engine/batch.h"
 #include "models/decoder.h"
 #include "ops/ops.h"
 #include "ops/sample.h"
+#include "runtime/staged_arrays.h"
 
 namespace nanovllm {
 
@@ -42,21 +37,10 @@ class InputBuffers {
   const Tensor& token_rows() const { return token_rows_; }  // Batch::token_rows; undefined if it has none
 
  private:
-  template <class T>
-  Tensor put(const std::vector<T>& array, std::initializer_list<int64_t> shape,
-             std::type_identity_t<std::optional<T>> padding = std::nullopt);
-  void begin();
-  int32_t* staging() const { return static_cast<int32_t*>(staging_[turn_].data()); }
-  Tensor put_range(int64_t count);
   void put_sampling(const Batch& batch, int64_t rows);
-  void send();
 
-  const DeviceQueue& queue_;
-  void* state_;
   BatchLimits limits_;
-  DeviceBuffer staging_[2], buffer_;
-  int turn_ = 0;
-  size_t used_ = 0;  // words
+  StagedArrays arrays_;
   ModelInput input_;
   Tensor block_copies_, token_rows_;
   SampleArgs sample_;

@@ -106,6 +106,8 @@ std::span<const TokenId> ModelRunner::collect() {
   return ids;
 }
 
+void ModelRunner::prepare_for_edits() { workers_[0]->prepare_for_edits(); }
+
 void ModelRunner::discard() noexcept {
   for (const auto& worker : workers_) worker->discard();
 }

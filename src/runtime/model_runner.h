@@ -31,6 +31,8 @@ class ModelRunner {
   // Of the step that was begun first: [num_sampled] ids; negative: that row held no numbers. Valid until the next but one is begun.
   // throws Error, as launch: a device may say only now what happened
   std::span<const TokenId> collect();
+  // Before the first step that changes logits (Batch::edits_logits). throws Error(kOutOfMemory)
+  void prepare_for_edits();
   // Waits for what was begun and forgets it.
   void discard() noexcept;
   // launch and collect; nothing else is running.

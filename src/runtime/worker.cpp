@@ -53,7 +53,8 @@ MemoryPlan Worker::measure() {
     plan.step_weight_bytes -= model_.embed_tokens().parameter().bytes();
   plan.activation_bytes = activation_bytes_ = measure_activations(
       *config_.ops, model_, {comm_.rank(), comm_.size()}, config_.batch_limits(), threads_.num_threads());
-  plan.input_bytes = InputBuffers::bytes(config_.batch_limits());
+  plan.input_bytes = InputBuffers::bytes(config_.batch_limits()) +
+                     EditBuffers::bytes(config_.batch_limits(), model_.config().vocab_size);
   if (config_.ops->device->memory().total > 0)
     plan.driver_bytes = estimate_driver_bytes(model_.config(), graphs_.num_sizes());
   plan.kv_block_bytes =
@@ -146,7 +147,7 @@ Tensor Worker::run_logits(const Batch& batch) {
   return outputs_.logits;
 }
 
-void Worker::project_and_sample(Context& ctx, const Tensor& hidden) {
+void Worker::project_and_sample(Context& ctx, const Tensor& hidden, const EditLogitsArgs* edits) {
   outputs_.logits = model_.compute_logits(ctx, hidden);
   if (comm_.rank() != 0) return;
   SampleArgs args = inputs_->sample_args();
@@ -155,7 +156,16 @@ void Worker::project_and_sample(Context& ctx, const Tensor& hidden) {
   args.num_valid_tokens = config_.num_valid_tokens > 0
                               ? std::min(config_.num_valid_tokens, args.logits.shape[1])
                               : args.logits.shape[1];
+  EditLogitsArgs edited = edits ? *edits : EditLogitsArgs{};
+  edited.logits = args.logits;
+  if (edits) edit_logits(ctx, edited);
   sample(ctx, args);
+}
+
+void Worker::prepare_for_edits() {
+  if (!edits_ && comm_.rank() == 0)
+    edits_ = std::make_unique<EditBuffers>(*config_.ops, state_.get(), config_.batch_limits(),
+                                           model_.config().vocab_size);
 }
 
 void Worker::fetch_token_ids(Context& ctx) {
@@ -172,7 +182,8 @@ void Worker::fetch_token_ids(Context& ctx) {
 // Decodes alone, each with a token of its own; a trace wants to see every tensor.
 bool Worker::can_replay(const Batch& batch) const {
   if (!graphs_.enabled() || trace_ || graphs_.padded_size(batch.num_seqs()) == 0) return false;
-  if (batch.num_tokens() != batch.num_seqs() || batch.num_block_copies() > 0) return false;
+  if (batch.num_tokens() != batch.num_seqs() || batch.num_block_copies() > 0 || batch.edits_logits())
+    return false;
   return batch.all_need_logits();
 }
 
@@ -185,7 +196,7 @@ void Worker::launch_decodes(const Batch& batch) {
   fetch_token_ids(ctx);
   const auto step = [&] {
     const Arena::Scope scope(*arena_);
-    project_and_sample(ctx, model_.forward(ctx, in));
+    project_and_sample(ctx, model_.forward(ctx, in), nullptr);
   };
   if (graphs_.replay(size)) {
     outputs_ = recorded_.at(size);
@@ -201,7 +212,13 @@ void Worker::launch_eagerly(const Batch& batch) {
   Context ctx = context();
   const Arena::Scope scope(*arena_);
   const Tensor hidden = forward(ctx, batch);
-  if (batch.num_sampled() > 0) project_and_sample(ctx, hidden);  // else only chunks of prompts
+  if (batch.num_sampled() == 0) return;  // only chunks of prompts
+  std::optional<EditLogitsArgs> edits;
+  if (batch.edits_logits() && comm_.rank() == 0) {
+    ASSERT(edits_);
+    edits = edits_->upload(batch);
+  }
+  project_and_sample(ctx, hidden, edits ? &*edits : nullptr);
 }
 
 void Worker::launch(const Batch& batch) {

@@ -13,6 +13,7 @@
 #include "models/decoder.h"
 #include "ops/ops.h"
 #include "runtime/cuda_graphs.h"
+#include "runtime/edit_buffers.h"
 #include "runtime/input_buffers.h"
 #include "runtime/kv_cache.h"
 #include "runtime/memory_plan.h"
@@ -58,6 +59,7 @@ class Worker {
   // After measure. On a device that runs behind the host, steps of all sizes are rehearsed, so that none of those to come waits for
   // kernels to be loaded and chosen.
   void allocate(int num_blocks);
+  void prepare_for_edits();  // before the first step that changes logits
 
   // After allocate: one step. → logits [num_sampled, vocab_size] of rank 0, valid until the next step
   Tensor run_logits(const Batch& batch);
@@ -83,8 +85,8 @@ class Worker {
   using State = std::unique_ptr<void, void (*)(void*)>;
   static State make_state(const OpTable& ops);
   Tensor forward(Context& ctx, const Batch& batch);
-  // Logits and, on rank 0, the sampled ids of these hidden states, in the arena.
-  void project_and_sample(Context& ctx, const Tensor& hidden);
+  // Logits and, on rank 0, the sampled ids of these hidden states, in the arena. edits: null: none
+  void project_and_sample(Context& ctx, const Tensor& hidden, const EditLogitsArgs* edits);
   // Token ids that the step before this one samples.
   void fetch_token_ids(Context& ctx);
   bool can_replay(const Batch& batch) const;
@@ -101,6 +103,7 @@ class Worker {
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<InputBuffers> inputs_;
+  std::unique_ptr<EditBuffers> edits_;  // null: nothing has wanted any
   CudaGraphs graphs_;
   struct Result {  // of a step that was begun
     Result(const OpTable& ops, int64_t max_num_sampled);

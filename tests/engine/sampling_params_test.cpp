@@ -126,6 +126,73 @@ TEST(SamplingParams, StopStringsAreSomeText) {
   EXPECT_EQ(with_stop({"a"}, false), "stop: has strings, and detokenize is false, want it true to find them");
 }
 
+struct Refusal {
+  void (*change)(SamplingParams&);
+  std::string text;  // "": it is right
+};
+
+TEST(SamplingParams, WhatChangesLogitsIsInItsRange) {
+  using P = SamplingParams;
+  const Refusal refusals[] = {
+      {[](P& p) {
+         p.allowed_token_ids = std::vector<TokenId>{0, 99};
+       },
+       ""},
+      {[](P& p) { p.allowed_token_ids.emplace(); }, "allowed_token_ids: has no ids, want at least 1"},
+      {[](P& p) { p.allowed_token_ids = std::vector<TokenId>{100}; },
+       "allowed_token_ids: has 100, want ids from 0 to 99"},
+      {[](P& p) { p.bad_words.assign(256, "a"); }, ""},
+      {[](P& p) { p.bad_words.assign(257, "a"); }, "bad_words: has 257 strings, want at most 256"},
+      {[](P& p) {
+         p.bad_words = {"a", ""};
+       },
+       "bad_words: has an empty string, want none"},
+      {[](P& p) { p.bad_words = {std::string(1025, 'a')}; },
+       "bad_words: has a string of 1025 bytes, want at most 1024"},
+      {[](P& p) { p.min_tokens = 64; }, ""},
+      {[](P& p) { p.min_tokens = 65; }, "min_tokens: is 65, want 0 to max_tokens=64"},
+      {[](P& p) { p.min_tokens = -1; }, "min_tokens: is -1, want 0 to max_tokens=64"},
+      {[](P& p) { p.repetition_penalty = 1e-6f; }, ""},
+      {[](P& p) { p.repetition_penalty = 1e6f; }, ""},
+      {[](P& p) { p.repetition_penalty = 0; }, "repetition_penalty: is 0, want more than 0 and at most 1e6"},
+      {[](P& p) { p.repetition_penalty = -1; },
+       "repetition_penalty: is -1, want more than 0 and at most 1e6"},
+      {[](P& p) { p.repetition_penalty = kInf; },
+       "repetition_penalty: is inf, want more than 0 and at most 1e6"},
+      {[](P& p) { p.repetition_penalty = kNan; },
+       "repetition_penalty: is nan, want more than 0 and at most 1e6"},
+      {[](P& p) { p.frequency_penalty = -2; }, ""},
+      {[](P& p) { p.frequency_penalty = 2; }, ""},
+      {[](P& p) { p.frequency_penalty = 2.5f; }, "frequency_penalty: is 2.5, want -2 to 2"},
+      {[](P& p) { p.frequency_penalty = kNan; }, "frequency_penalty: is nan, want -2 to 2"},
+      {[](P& p) { p.presence_penalty = 2; }, ""},
+      {[](P& p) { p.presence_penalty = -2.5f; }, "presence_penalty: is -2.5, want -2 to 2"},
+      {[](P& p) { p.presence_penalty = -kInf; }, "presence_penalty: is -inf, want -2 to 2"},
+      {[](P& p) {
+         p.logit_bias = {{0, -100.0f}, {99, 100.0f}};
+       },
+       ""},
+      {[](P& p) {
+         p.logit_bias = {{-1, 1.0f}};
+       },
+       "logit_bias: has -1, want ids from 0 to 99"},
+      {[](P& p) {
+         p.logit_bias = {{5, 100.5f}};
+       },
+       "logit_bias: has 100.5 for id 5, want -100 to 100"},
+      {[](P& p) {
+         p.logit_bias = {{5, kNan}};
+       },
+       "logit_bias: has nan for id 5, want -100 to 100"},
+      {[](P& p) { p.stop_token_ids.assign(1024, 1); }, ""},
+      {[](P& p) { p.stop_token_ids.assign(1025, 1); }, "stop_token_ids: has 1025 ids, want at most 1024"}};
+  for (const Refusal& refusal : refusals) EXPECT_EQ(verdict(refusal.change), refusal.text);
+  const auto with_biases = [](SamplingParams& p) {
+    for (TokenId id = 0; id < 1025; ++id) p.logit_bias[id] = 1;
+  };
+  EXPECT_EQ(verdict(with_biases, 2000), "logit_bias: has 1025 ids, want at most 1024");
+}
+
 TEST(SamplingParams, AnySeedIsRight) {
   for (const uint64_t seed : {uint64_t{0}, ~uint64_t{0}})
     EXPECT_EQ(verdict([=](SamplingParams& p) { p.seed = seed; }), "");

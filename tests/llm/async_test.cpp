@@ -32,6 +32,15 @@ class AsyncTest : public testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Devices, AsyncTest, testing::Values("cpu", "cuda"),
                          [](const auto& info) { return info.param; });
 
+void change_logits(int i, SamplingParams& p) {
+  if (i % 3 != 0) p.repetition_penalty = 1.5f, p.frequency_penalty = 0.5f;
+  if (i % 3 != 1) p.logit_bias = {{TokenId(i), 3.0f}, {30, -2.0f}}, p.min_tokens = std::min(p.max_tokens, 5);
+  if (i % 3 != 2) return;
+  p.bad_words = {"a", "the"}, p.presence_penalty = -1;
+  p.allowed_token_ids.emplace();
+  for (TokenId id = 0; id < 6000; id += 7) p.allowed_token_ids->push_back(id);
+}
+
 // Many end early: each stops at a tenth of all ids, one in three of them at the EOS as well, one in four at a text.
 void make_requests(int count, std::vector<Prompt>& prompts, std::vector<SamplingParams>& params) {
   std::mt19937 random(5);
@@ -47,6 +56,7 @@ void make_requests(int count, std::vector<Prompt>& prompts, std::vector<Sampling
                      .ignore_eos = i % 3 != 0};
     for (TokenId id = TokenId(i % 30); id < 6000; id += 30) p.stop_token_ids.push_back(id);
     if (i % 4 == 1) p.stop = {" th", "ing", "a l"};
+    if (i >= 27) change_logits(i, p);
     params.push_back(p);
   }
 }
@@ -57,7 +67,7 @@ TEST_P(AsyncTest, AnswersAreThoseOfStepsOneByOne) {
   make_requests(30, prompts, params);
   std::vector<Completion> want;
   // With all the memory and with little; with sizes of a CUDA graph that are met, and with padded ones.
-  for (const auto& [num_blocks, max_num_seqs] : {std::pair(-1, 6), {200 / 16 + 8, 6}, {-1, 20}}) {
+  for (const auto& [num_blocks, max_num_seqs] : {std::pair(-1, 6), {200 / 16 + 8, 6}, {-1, 20}, {-1, 1}}) {
     for (const char* async : {"off", "on", "auto"}) {
       if (GetParam() == "cpu" && async == std::string("auto")) continue;  // off
       EngineConfig c = config(async);

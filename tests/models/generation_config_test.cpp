@@ -66,6 +66,8 @@ TEST(GenerationConfig, ValuesThatMakeNoSenseAreRefused) {
   expect_refused(R"({"top_p": 1.5})", "g.json: top_p is 1.5, want more than 0 and at most 1");
   expect_refused(R"({"min_p": -0.5})", "g.json: min_p is -0.5, want 0 to 1");
   expect_refused(R"({"min_p": 2})", "g.json: min_p is 2, want 0 to 1");
+  expect_refused(R"({"repetition_penalty": 0})",
+                 "g.json: repetition_penalty is 0, want more than 0 and at most 1e6");
   EXPECT_EQ(parse_generation_config(R"({"temperature": 0})", "g.json").temperature, 0.0f);
   EXPECT_EQ(parse_generation_config(R"({"temperature": 2, "top_p": 1})", "g.json").temperature, 2.0f);
 }
@@ -76,8 +78,7 @@ TEST(GenerationConfig, WhatIsNotImplementedIsSaidOnceByName) {
     parse_generation_config(json, "g.json");
     return testing::internal::GetCapturedStderr();
   };
-  EXPECT_EQ(stderr_of(R"({"repetition_penalty": 1.05})"),
-            "nanovllm: warning: g.json: repetition_penalty is not implemented and has no effect\n");
+  EXPECT_EQ(parse_generation_config(R"({"repetition_penalty": 1.05})", "g.json").repetition_penalty, 1.05f);
   EXPECT_EQ(stderr_of(R"({"typical_p": 0.9})"),
             "nanovllm: warning: g.json: typical_p is not implemented and has no effect\n");
   EXPECT_EQ(

@@ -91,6 +91,16 @@ class OpErrors : public testing::Test {
                          .positions = ids,
                          .sample_indices = ids,
                          .num_valid_tokens = 5};
+  Ints edit_rows{{1}}, edit_begins{{2}}, edit_ids{{2}}, masked_rows{{2}}, masks{{2, 1}};
+  Floats penalties{{1}}, addends{{2}};
+  EditLogitsArgs edit_args{.logits = logits,
+                           .masked_rows = masked_rows,
+                           .masks = masks,
+                           .rows = edit_rows,
+                           .begins = edit_begins,
+                           .penalties = penalties,
+                           .ids = edit_ids,
+                           .addends = addends};
   Floats source{{2, 8}};
   StoreWeightArgs store_weight_args{
       .weight = w.weight,
@@ -112,6 +122,8 @@ TEST_F(OpErrors, ArgumentsThatAreRightPass) {
   sum_segments(ctx, sum_args);
   gather_rows(ctx, gather_args);
   sample(ctx, sample_args);
+  edit_logits(ctx, edit_args);
+  restore_logits(ctx, edit_args);
   store_weight(ctx, store_weight_args);
 }
 
@@ -132,6 +144,8 @@ TEST_F(OpErrors, WhatABackendLacksIsNamed) {
   expect_none("sum_segments", sum_segments, sum_args);
   expect_none("gather_rows", gather_rows, gather_args);
   expect_none("sample", sample, sample_args);
+  expect_none("edit_logits", edit_logits, edit_args);
+  expect_none("restore_logits", restore_logits, edit_args);
   expect_none("store_weight", store_weight, store_weight_args);
 }
 
@@ -150,6 +164,8 @@ TEST_F(OpErrors, DryOpsDoNothing) {
   sum_segments(dry, sum_args);
   gather_rows(dry, gather_args);
   sample(dry, sample_args);
+  edit_logits(dry, edit_args);
+  restore_logits(dry, edit_args);
   EXPECT_TRUE(same_bits(x.span(), Floats({3, 8}, 3.0f).span()));
   linear_args.x = y;  // shapes are checked all the same
   EXPECT_THROW(linear(dry, linear_args), Error);
@@ -221,6 +237,16 @@ TEST_F(OpErrors, ElementTypes) {
   each("gather_rows", gather_rows, g,
        {{&g.indices, kFloat, "indices is [3] f32, want i32"},
         {&g.out, kHalf, "out is [3, 8] bf16, want f32"}});
+  auto& edits = edit_args;
+  each("edit_logits", edit_logits, edits,
+       {{&edits.logits, kHalf, "logits is [3, 5] bf16, want f32"},
+        {&edits.masked_rows, kFloat, "masked_rows or masks is [2] f32, want i32"},
+        {&edits.masks, kFloat, "masked_rows or masks is [2, 1] f32, want i32"},
+        {&edits.rows, kFloat, "rows, begins or ids is [1] f32, want i32"},
+        {&edits.begins, kFloat, "rows, begins or ids is [2] f32, want i32"},
+        {&edits.ids, kFloat, "rows, begins or ids is [2] f32, want i32"},
+        {&edits.penalties, kInt, "penalties or addends is [1] i32, want f32"},
+        {&edits.addends, kInt, "penalties or addends is [2] i32, want f32"}});
   auto& p = sample_args;
   const char* floats_text = "logits, temperature, top_p or min_p is [3] i32, want f32";
   const char* ints_text = "out, top_k, seeds, positions or sample_indices is [3] f32, want i32";
@@ -366,6 +392,18 @@ TEST_F(OpErrors, GatherRows) {
   gather_args.indices = two_ids;
   expect_message(kConfig, "gather_rows: out is [3, 8] f32, want [num_rows=2, width=8]",
                  [&] { gather_rows(ctx, gather_args); });
+}
+
+TEST_F(OpErrors, EditLogits) {
+  const auto refused = [&](Tensor& tensor, const Tensor& wrong, const std::string& text) {
+    const Tensor right = std::exchange(tensor, wrong);
+    expect_message(kConfig, "edit_logits: " + text, [&] { edit_logits(ctx, edit_args); });
+    tensor = right;
+  };
+  refused(edit_args.masks, edit_ids, "masks is [2] i32, want [num_masked=2, (vocab_size + 31) / 32=1]");
+  refused(edit_args.begins, edit_rows, "begins is [1] i32, want [num_edited + 1=2]");
+  refused(edit_args.penalties, addends, "penalties is [2] f32, want [num_edited=1]");
+  refused(edit_args.addends, penalties, "addends is [1] f32, want [num_edits=2]");
 }
 
 TEST_F(OpErrors, Sample) {

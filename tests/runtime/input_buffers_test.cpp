@@ -154,7 +154,7 @@ TEST(InputBuffersDeathTest, ABatchWhoseArraysDisagreeIsABug) {
   InputBuffers buffers(cpu_ops(), nullptr, kLimits);
   Batch batch = numbered_batch(5, 2, 1, 3);
   batch.positions.pop_back();
-  EXPECT_DEATH(buffers.upload(batch), "bug: tensor.num_elements");
+  EXPECT_DEATH(buffers.upload(batch), "bug: array.size");
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ constexpr std::pair<std::string_view, std::string_view> kKernelTexts[] = {
     {"attention", "chunks of 128 keys, merged in order"},
     {"sum_segments", "element by element"},
     {"gather_rows", "copies rows"},
+    {"edit_logits", "a task a row"},
     {"sample", "one pass for maxima and one for weights; filtered rows through a list"}};
 
 template <const Kernels& (*kKernels)()>
@@ -58,6 +59,8 @@ OpTable make_table() {
       .attention = with_kernels<kKernels, attention, AttentionArgs>,
       .sum_segments = sum_segments,
       .gather_rows = gather_rows,
+      .edit_logits = edit_logits,
+      .restore_logits = restore_logits,
       .sample = with_kernels<kKernels, sample, SampleArgs>};
 }
 

@@ -30,6 +30,8 @@ void embedding(Context&, const EmbeddingArgs&);
 void store_kv(Context&, const StoreKvArgs&);
 void copy_blocks(Context&, const CopyBlocksArgs&);
 void gather_rows(Context&, const GatherRowsArgs&);
+void edit_logits(Context&, const EditLogitsArgs&);
+void restore_logits(Context&, const EditLogitsArgs&);
 void sum_segments(Context&, const SumSegmentsArgs&);
 
 size_t weight_bytes(DType dtype, int64_t out_features, int64_t in_features);

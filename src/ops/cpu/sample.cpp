@@ -152,7 +152,7 @@ int32_t sample_row(const Kernels& kernels, const Row& row, const Workspace& work
     if (std::isnan(chunk.max)) return -1;
     max = std::max(max, chunk.max);
   }
-  if (max == -INFINITY) return -1;
+  if (max == -INFINITY) return kNoTokenLeft;
   if (row.greedy()) return int32_t(std::find(row.logits, row.logits + row.count, max) - row.logits);
   return draw(kernels, row, max, last_kept(row, max, workspace.list), workspace.chunks);
 }

@@ -25,6 +25,7 @@ constexpr auto kernel_texts(bool f32) {
                          : "m16n8k16, or wgmma on Hopper; chunks of 128 keys, merged in order"},
        {"sum_segments", "element by element"},
        {"gather_rows", "copies rows"},
+       {"edit_logits", "a thread block a row"},
        {"sample", "a pass over chunks of a row, then one chunk; thresholds found eight bits at a time"},
        {"norm_rope_store", "norms of heads, RoPE and the write of k and v in one pass, half a warp a head"},
        {"gated_linear", f32 ? "the single ops: linear, silu_and_mul"
@@ -64,6 +65,8 @@ OpTable make_table(DType dtype) {
           .attention = f32 ? attention_f32 : attention_mma,
           .sum_segments = sum_segments,
           .gather_rows = gather_rows,
+          .edit_logits = edit_logits,
+          .restore_logits = restore_logits,
           .sample = sample,
           .norm_rope_store = norm_rope_store,
           .gated_linear = f32 ? nullptr : gated_linear};

@@ -24,6 +24,8 @@ void store_kv(Context& ctx, const StoreKvArgs& args);
 void copy_blocks(Context& ctx, const CopyBlocksArgs& args);
 void sum_segments(Context& ctx, const SumSegmentsArgs& args);
 void gather_rows(Context& ctx, const GatherRowsArgs& args);
+void edit_logits(Context& ctx, const EditLogitsArgs& args);
+void restore_logits(Context& ctx, const EditLogitsArgs& args);
 void sample(Context& ctx, const SampleArgs& args);
 void norm_rope_store(Context& ctx, const NormRopeStoreArgs& args);
 

@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kSampleThreads) finish_kernel(SampleParams p, 
   largest = __reduce_max_sync(kAllLanes, largest);
   const float max = value_of(largest);
   if (!isfinite(max)) {
-    if (threadIdx.x == 0) p.out[r] = -1;
+    if (threadIdx.x == 0) p.out[r] = max == -INFINITY ? kNoTokenLeft : -1;
     return;
   }
   if (row.greedy()) {
