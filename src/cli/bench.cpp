@@ -163,15 +163,14 @@ void check_output(const RequestOutput& output) {
 }
 
 // What a process that has run a while has done before: kernels loaded, and on a GPU the graphs of all sizes of a batch made.
-void warm_up(LLM& llm, int num_seqs, float temperature) {
+void warm_up(LLM& llm, int num_seqs, SamplingParams params) {
   if (on_host(llm)) num_seqs = 1;
   const int length = std::min(on_host(llm) ? 1 : 32, llm.max_model_len() / 2);
   for (int i = 0; i < num_seqs; ++i) {
     const std::vector<TokenId> prompt(size_t(length), TokenId(i % llm.model_config().vocab_size));
-    llm.add_request(Prompt(prompt),
-                    {.temperature = temperature,
-                     .max_tokens = std::min(4 + std::min(i, 8) + i / 8, llm.max_model_len() - length),
-                     .ignore_eos = true});
+    params.max_tokens = std::min(4 + std::min(i, 8) + i / 8, llm.max_model_len() - length);
+    params.ignore_eos = true;
+    llm.add_request(Prompt(prompt), params);
   }
   while (llm.has_unfinished())
     for (const RequestOutput& output : llm.step()) check_output(output);
@@ -246,15 +245,17 @@ int run_throughput(const ThroughputOptions& options) {
   check_fits(llm, options.max_input_len + options.max_output_len);
   const Workload work = make_workload(options, llm.model_config().vocab_size);
   const std::optional<double> bandwidth = measure_bandwidth(llm);
-  warm_up(llm, std::min(options.num_prompts, options.engine.max_num_seqs), options.temperature);
+  warm_up(llm, std::min(options.num_prompts, options.engine.max_num_seqs), options.sampling);
 
   const int64_t preemptions_before = llm.scheduler().metrics().num_preemptions;
   const Clock::time_point start = Clock::now();
-  for (size_t i = 0; i < work.prompts.size(); ++i)
-    llm.add_request(Prompt(work.prompts[i]), {.temperature = options.temperature,
-                                              .seed = i,
-                                              .max_tokens = work.output_lens[i],
-                                              .ignore_eos = true});
+  SamplingParams params = options.sampling;
+  params.ignore_eos = true;
+  for (size_t i = 0; i < work.prompts.size(); ++i) {
+    params.seed = i;
+    params.max_tokens = work.output_lens[i];
+    llm.add_request(Prompt(work.prompts[i]), params);
+  }
   ReadBytes read(llm);
   std::map<RequestId, std::vector<TokenId>> answers;
   int64_t prompt_tokens = 0, output_tokens = 0, num_steps = 0;
@@ -327,7 +328,7 @@ int run_latency(const LatencyOptions& options) {
   check_fits(llm, options.context + options.output_len);
   PythonRandom random(options.seed);
   const std::optional<double> bandwidth = measure_bandwidth(llm);
-  warm_up(llm, 1, 0);
+  warm_up(llm, 1, {.temperature = 0});
 
   Company company(llm, options.company, options.seed);
   std::vector<double> first_token, per_token, read_rates;  // of each run, seconds and GB/s

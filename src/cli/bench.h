@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/token.h"
+#include "engine/sampling_params.h"
 #include "llm/config.h"
 
 namespace nanovllm::cli {
@@ -30,8 +31,8 @@ struct ThroughputOptions : BenchOptions {
   int num_prompts = 256;
   int min_input_len = 100, max_input_len = 1024;
   int min_output_len = 100, max_output_len = 1024;
-  int max_token_id = 10000;  // taken modulo the model's vocabulary
-  float temperature = 0.6f;
+  int max_token_id = 10000;                      // taken modulo the model's vocabulary
+  SamplingParams sampling{.temperature = 0.6f};  // of all requests; seeds and lengths are the workload's
 };
 
 struct LatencyOptions : BenchOptions {

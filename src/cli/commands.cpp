@@ -37,9 +37,12 @@ Command add_generate(CLI::App& program) {
   app.add_option("--output", options->output, "file of answers (- is standard output)")
       ->type_name("FILE")
       ->capture_default_str();
-  app.add_option("--format", options->format, "of the answers")
-      ->check(CLI::IsMember({"text", "jsonl"}))
-      ->capture_default_str();
+  CLI::Option* const format = app.add_option("--format", options->format, "of the answers")
+                                  ->check(CLI::IsMember({"text", "jsonl"}))
+                                  ->capture_default_str();
+  app.add_flag_callback(
+         "--json", [options] { options->format = "jsonl"; }, "the same as --format jsonl")
+      ->excludes(format);
   app.add_flag("--chat", options->apply_chat_template, "prompts are user messages: apply the chat template");
   add_chat_flags(app, options->chat, "with --chat: ");
   add_sampling_flags(app, options->sampling);
@@ -272,7 +275,14 @@ Command add_throughput(CLI::App& bench) {
   app.add_option("--max-token-id", options->max_token_id,
                  "largest id of the prompts; taken modulo the model's vocabulary")
       ->capture_default_str();
-  app.add_option("--temperature", options->temperature, "0 to 2; 0 is greedy")->capture_default_str();
+  SamplingParams& sampling = options->sampling;
+  app.add_option("--temperature", sampling.temperature, "0 to 2; 0 is greedy")->capture_default_str();
+  app.add_option("--top-k", sampling.top_k, "of all requests; 0 keeps all")->capture_default_str();
+  app.add_option("--top-p", sampling.top_p, "of all requests; 1 keeps all")->capture_default_str();
+  app.add_option("--logprobs", sampling.logprobs,
+                 "of all requests: so many of the likeliest tokens in each place");
+  app.add_option("--repetition-penalty", sampling.repetition_penalty, "of all requests; 1 changes nothing")
+      ->capture_default_str();
   return {&app, [options] {
             options->model_name = resolve_model(options->engine.model);
             return run_throughput(*options);

@@ -120,6 +120,9 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(group);
+  app.add_option("--logprobs", flags.logprobs,
+                 "with --format jsonl: logprobs of each token and of so many of the likeliest; -1: of all")
+      ->group(group);
   app.add_option("--min-tokens", flags.min_tokens, "nothing ends an answer before it has so many")
       ->group(group);
   app.add_option("--repetition-penalty", flags.repetition_penalty,

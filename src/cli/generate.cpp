@@ -2,12 +2,14 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/unicode.h"
 #include "cli/interrupts.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -16,6 +18,7 @@
 #include "models/generation_config.h"
 #include "tokenizer/chat_messages.h"
 #include "tokenizer/chat_template.h"
+#include "tokenizer/tokenizer.h"
 
 namespace nanovllm::cli {
 namespace {
@@ -26,7 +29,30 @@ nlohmann::ordered_json to_json(const StopReason& reason) {
   return nullptr;
 }
 
-std::string json_line(size_t index, size_t prompt_index, const Completion& c) {
+// {"id": 785, "token": "The", "bytes": [84, 104, 101], "logprob": -0.5}, as OpenAI's chat completions have them, and the id.
+nlohmann::ordered_json to_json(const Logprob& entry, const Tokenizer* tokenizer) {
+  nlohmann::ordered_json json{{"id", entry.id}};
+  if (tokenizer) {
+    const std::string_view bytes = tokenizer->token_bytes(entry.id);
+    json["token"] = replace_invalid_utf8(bytes);
+    json["bytes"] = std::vector<uint8_t>(bytes.begin(), bytes.end());
+  }
+  json["logprob"] = std::isfinite(entry.logprob) ? nlohmann::ordered_json(entry.logprob) : nullptr;
+  return json;
+}
+
+nlohmann::ordered_json logprobs_json(const Completion& c, const Tokenizer* tokenizer) {
+  auto list = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < c.logprobs.size(); ++i) {
+    nlohmann::ordered_json json = to_json(Logprob{c.token_ids[i], c.logprobs[i].logprob}, tokenizer);
+    json["top_logprobs"] = nlohmann::ordered_json::array();
+    for (const Logprob& top : c.logprobs[i].top) json["top_logprobs"].push_back(to_json(top, tokenizer));
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+std::string json_line(size_t index, size_t prompt_index, const Completion& c, const Tokenizer* tokenizer) {
   nlohmann::ordered_json line{{"index", index},
                               {"prompt_index", prompt_index},
                               {"text", c.text},
@@ -37,6 +63,7 @@ std::string json_line(size_t index, size_t prompt_index, const Completion& c) {
                               {"cached_tokens", c.num_cached_tokens},
                               {"completion_tokens", c.token_ids.size()},
                               {"seed", c.seed}};
+  if (!c.logprobs.empty()) line["logprobs"] = logprobs_json(c, tokenizer);
   if (!c.error.empty()) line["error"] = c.error;
   // An error may quote bytes that are no UTF-8.
   return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
@@ -45,9 +72,13 @@ std::string json_line(size_t index, size_t prompt_index, const Completion& c) {
 // Answers in the order of the prompts, each once those before it are out.
 class Writer {
  public:
-  // prompt_of: the prompt of each answer.
-  Writer(Output& output, bool jsonl, std::vector<size_t> prompt_of)
-      : output_(output), jsonl_(jsonl), prompt_of_(std::move(prompt_of)), pending_(prompt_of_.size()) {}
+  // prompt_of: the prompt of each answer. tokenizer: null: tokens have no texts
+  Writer(Output& output, bool jsonl, std::vector<size_t> prompt_of, const Tokenizer* tokenizer)
+      : output_(output),
+        jsonl_(jsonl),
+        prompt_of_(std::move(prompt_of)),
+        tokenizer_(tokenizer),
+        pending_(prompt_of_.size()) {}
 
   void add(size_t index, const Completion& completion) {
     pending_[index] = completion;
@@ -67,7 +98,7 @@ class Writer {
   void write_next() {
     const Completion& c = *pending_[next_];
     if (jsonl_)
-      output_.write(json_line(next_, prompt_of_[next_], c));
+      output_.write(json_line(next_, prompt_of_[next_], c, tokenizer_));
     else  // a refused prompt leaves an empty answer in its place
       output_.write(c.text + (pending_.size() > 1 ? "\n\n" : "\n"));
     pending_[next_++] = Completion{};
@@ -76,6 +107,7 @@ class Writer {
   Output& output_;
   bool jsonl_;
   std::vector<size_t> prompt_of_;
+  const Tokenizer* tokenizer_;
   std::vector<std::optional<Completion>> pending_;
   size_t next_ = 0;
 };
@@ -143,7 +175,7 @@ int run_generate(const GenerateOptions& options) {
   Output output(options.output);                         // what was there goes only once the model has loaded
 
   const Work work = make_work(lines, options, llm);
-  Writer writer(output, options.format == "jsonl", work.prompt_of);
+  Writer writer(output, options.format == "jsonl", work.prompt_of, llm.tokenizer());
   Progress progress(work.prompt_of.size());
   Interrupts interrupts;
   bool all_good = true, interrupted = false;

@@ -27,6 +27,7 @@ SamplingFlags merged(const SamplingFlags& flags, const SamplingFlags& fallback) 
               first_of(flags.include_stop_str_in_output, fallback.include_stop_str_in_output),
           .skip_special_tokens = first_of(flags.skip_special_tokens, fallback.skip_special_tokens),
           .detokenize = first_of(flags.detokenize, fallback.detokenize),
+          .logprobs = first_of(flags.logprobs, fallback.logprobs),
           .allowed_token_ids = first_of(flags.allowed_token_ids, fallback.allowed_token_ids),
           .bad_words = first_of(flags.bad_words, fallback.bad_words),
           .min_tokens = first_of(flags.min_tokens, fallback.min_tokens),
@@ -54,6 +55,7 @@ SamplingParams resolve(const SamplingFlags& flags, const GenerationConfig& gener
   params.include_stop_str_in_output = flags.include_stop_str_in_output.value_or(false);
   params.skip_special_tokens = flags.skip_special_tokens.value_or(true);
   params.detokenize = flags.detokenize.value_or(true);
+  params.logprobs = flags.logprobs;
   params.allowed_token_ids = flags.allowed_token_ids;
   params.bad_words = flags.bad_words.value_or(std::vector<std::string>{});
   params.min_tokens = flags.min_tokens.value_or(0);

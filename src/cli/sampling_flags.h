@@ -25,6 +25,7 @@ struct SamplingFlags {
   std::optional<bool> include_stop_str_in_output;
   std::optional<bool> skip_special_tokens;
   std::optional<bool> detokenize;
+  std::optional<int> logprobs;
   std::optional<std::vector<TokenId>> allowed_token_ids;
   std::optional<std::vector<std::string>> bad_words;
   std::optional<int> min_tokens;

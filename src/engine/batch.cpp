@@ -20,6 +20,10 @@ void clear(Batch& b) {
   b.edit_addends.clear();
   b.masked_rows.clear();
   b.masks.clear();
+  b.logprob_rows.clear();
+  b.num_top_logprobs = 0;
+  b.wants_all_logprobs = false;
+  b.all_logprobs.clear();
   b.max_blocks = 0;
 }
 
@@ -54,6 +58,12 @@ void add_sampling(const Sequence& seq, int position, Batch& b) {
   b.sample_positions.push_back(position);
   b.sample_indices.push_back(seq.sample_index);
   if (seq.logits_edits) add_edits(seq, b);
+  if (!seq.params.logprobs) return;
+  const int num_top = *seq.params.logprobs;
+  b.logprob_rows.push_back(b.num_sampled() - 1);
+  b.num_top_logprobs = std::max(b.num_top_logprobs, num_top);
+  b.all_logprobs.push_back(num_top < 0);
+  b.wants_all_logprobs |= num_top < 0;
 }
 
 void add_block_table(const std::vector<Sequence*>& sequences, Batch& batch) {

@@ -43,6 +43,13 @@ struct Batch {
   std::vector<int32_t> sample_positions;  // [num_sampled]        position of the token that is drawn
   std::vector<int32_t> sample_indices;    // [num_sampled]        which of a request's completions
 
+  // Whose logprobs are wanted (ops/logprobs.h).
+  int num_logprobs() const { return int(logprob_rows.size()); }
+  std::vector<int32_t> logprob_rows;  // [num_logprobs]         logits rows, rising
+  int num_top_logprobs = 0;           // the most that one of them wants
+  bool wants_all_logprobs = false;    // one of them wants all tokens
+  std::vector<uint8_t> all_logprobs;  // [num_logprobs]         whether it wants all tokens
+
   // What is changed in logits before they are sampled (ops/edit_logits.h).
   int num_edited() const { return int(edited_rows.size()); }
   int num_masked() const { return int(masked_rows.size()); }

@@ -1,5 +1,6 @@
 #include "engine/sampling_params.h"
 
+#include <algorithm>
 #include <span>
 
 #include "base/error.h"
@@ -78,6 +79,10 @@ void check_sampling_params(const SamplingParams& params, int64_t vocab_size) {
   check_texts("stop", params.stop, kMaxStops);
   if (!params.stop.empty() && !params.detokenize)
     fail(ErrorKind::kRequest, "stop: has strings, and detokenize is false, want it true to find them");
+  if (params.logprobs &&
+      (*params.logprobs < -1 || *params.logprobs > std::min<int64_t>(kMaxLogprobs, vocab_size)))
+    fail(ErrorKind::kRequest, "logprobs: is ", *params.logprobs, ", want 0 to ",
+         std::min<int64_t>(kMaxLogprobs, vocab_size), ", or -1 (all)");
   check_logits_edits(params, vocab_size);
 }
 

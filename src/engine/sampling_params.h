@@ -12,6 +12,7 @@
 namespace nanovllm {
 
 inline constexpr int kMaxCompletions = 128;
+inline constexpr int kMaxLogprobs = 64;
 inline constexpr size_t kMaxStops = 64, kMaxStopBytes = 1024;
 inline constexpr size_t kMaxStopTokenIds = 1024, kMaxLogitBiases = 1024, kMaxBadWords = 256;
 
@@ -32,6 +33,10 @@ struct SamplingParams {
       false;                        // the answer holds what ended it: the string, or the stop token's text
   bool skip_special_tokens = true;  // they have no text
   bool detokenize = true;           // false: token ids only, without text
+
+  // Logprobs of each token of the answer, and of so many of the likeliest in its place (0 … kMaxLogprobs; -1: all); none: not
+  // wanted. Of the model's own distribution, before what follows changes it.
+  std::optional<int> logprobs;
 
   // What changes the logits, in this order (engine/logits_edits.h); 0 (repetition: 1) changes nothing.
   std::optional<std::vector<TokenId>> allowed_token_ids;  // not empty: no other comes

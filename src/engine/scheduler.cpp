@@ -152,7 +152,8 @@ const Batch* Scheduler::schedule_ahead() {
   if (!nobody_waits || num_alive != running_.size()) return nullptr;
   for (const Sequence* seq : scheduled_)
     if (seq && (seq->shares_prompt || seq->num_scheduled_tokens < seq->num_uncomputed_tokens() ||
-                seq->logits_edits))  // which may depend on the token that is being sampled
+                seq->logits_edits ||          // which may depend on the token that is being sampled
+                seq->params.logprobs == -1))  // whose logits are read before the next step's
       return nullptr;
   ahead_rows_.clear();
   for (size_t row = 0; row < scheduled_.size(); ++row) {
@@ -204,8 +205,13 @@ void Scheduler::append_token(Sequence& sequence, TokenId id, Clock::time_point n
     sequence.finish_reason = FinishReason::kLength;
 }
 
-void Scheduler::update(std::span<const TokenId> sampled_ids) {
+void Scheduler::update(std::span<const TokenId> sampled_ids, const StepLogprobs& logprobs) {
   progressed_.clear();
+  size_t next_logprobs = 0;  // rows rise
+  const auto take_logprobs = [&](Sequence& seq, size_t row) {
+    while (logprobs.rows[next_logprobs] < int32_t(row)) ++next_logprobs;  // of one that has ended
+    seq.logprobs.push_back(logprobs.at(next_logprobs, *seq.params.logprobs));
+  };
   const Clock::time_point now = Clock::now();
   size_t row = 0;
   const Sequence* computing = nullptr;  // the last one that computed
@@ -223,6 +229,7 @@ void Scheduler::update(std::span<const TokenId> sampled_ids) {
       computing = seq;
     }
     if (!seq || seq->num_uncomputed_tokens() > 0) continue;  // a chunk of the prompt: no logits row
+    if (seq->params.logprobs && sampled_ids[row] >= 0) take_logprobs(*seq, row);
     append_token(*seq, sampled_ids[row++], now);
     if (!seq->finished()) progressed_.push_back(seq);
   }

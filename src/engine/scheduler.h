@@ -55,8 +55,8 @@ class Scheduler {
   // The next step; empty (no tokens) if nothing can run. Valid until the next call.
   const Batch& schedule();
   // sampled_ids[i] is the token of the batch's logits row i; negative: the row held no numbers, or none that may be taken
-  // (kNoTokenLeft), and the sequence ends in error.
-  void update(std::span<const TokenId> sampled_ids);
+  // (kNoTokenLeft), and the sequence ends in error. logprobs: of the batch's logprob_rows.
+  void update(std::span<const TokenId> sampled_ids, const StepLogprobs& logprobs = {});
 
   // The step behind the one that schedule() or the last schedule_ahead() gave, before its update(): a decode of every sequence
   // that surely goes on (Batch::token_rows). Null: it cannot be told yet, because prompts are unfinished, one waits that could

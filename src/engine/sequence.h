@@ -15,6 +15,7 @@
 
 #include "base/token.h"
 #include "engine/logits_edits.h"
+#include "engine/logprobs.h"
 
 namespace nanovllm {
 
@@ -47,6 +48,7 @@ struct Sequence {
   uint64_t seed = 0;                        // params.seed, or the one drawn for this request
   std::optional<LogitsEdits> logits_edits;  // none: nothing of the logits is changed
   std::vector<TokenId> token_ids;           // prompt, then output
+  std::vector<TokenLogprobs> logprobs;      // of each output token, if params.logprobs
   int num_prompt_tokens = 0;
   int max_len = 0;  // prompt and output together
   int num_computed_tokens = 0;

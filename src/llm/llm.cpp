@@ -236,6 +236,8 @@ RequestOutput LLM::State::make_output(const Sequence& sequence, Stream& stream) 
                        .finish_time = sequence.finish_time};
   const auto first = sequence.token_ids.begin() + sequence.num_prompt_tokens + stream.num_sent;
   output.token_ids.assign(first, sequence.token_ids.end());
+  if (sequence.params.logprobs)
+    output.logprobs.assign(sequence.logprobs.begin() + stream.num_sent, sequence.logprobs.end());
   const int num_before = std::exchange(stream.num_sent, sequence.num_output_tokens());
   const auto push = [&](const std::string& text, size_t i) {
     return stream.push(text, num_before + int(i), sequence.params.min_tokens);
@@ -322,7 +324,7 @@ void LLM::State::collect(const Batch& batch) {
     trace->add(StepTrace::Line::kDevice, "step", now - busy, now, num_steps, batch.num_tokens());
   }
   traced(StepTrace::Line::kScheduler, "update", num_steps, [&] {
-    scheduler->update(ids);
+    scheduler->update(ids, runner->logprobs());
     return &batch;
   });
 }
@@ -426,6 +428,7 @@ std::vector<Completion> LLM::generate(std::span<const Prompt> prompts, std::span
         completion.text += output.text;
         completion.token_ids.insert(completion.token_ids.end(), output.token_ids.begin(),
                                     output.token_ids.end());
+        completion.logprobs.insert(completion.logprobs.end(), output.logprobs.begin(), output.logprobs.end());
         completion.finish_reason = output.finish_reason;
         completion.stop_reason = output.stop_reason;
         completion.num_prompt_tokens = output.num_prompt_tokens;

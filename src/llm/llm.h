@@ -60,9 +60,10 @@ using StopReason = std::variant<std::monostate, TokenId, std::string>;
 // What one completion of a request got in a step.
 struct RequestOutput {
   RequestId id = 0;
-  int index = 0;                   // which of the request's completions (SamplingParams::n)
-  std::string text;                // what became certain: the pieces joined are the answer
-  std::vector<TokenId> token_ids;  // new in this step
+  int index = 0;                        // which of the request's completions (SamplingParams::n)
+  std::string text;                     // what became certain: the pieces joined are the answer
+  std::vector<TokenId> token_ids;       // new in this step
+  std::vector<TokenLogprobs> logprobs;  // of these, if SamplingParams::logprobs
   FinishReason finish_reason = FinishReason::kNone;
   StopReason stop_reason;
   int num_prompt_tokens = 0;  // the same for all completions: it counts once
@@ -79,6 +80,7 @@ struct RequestOutput {
 struct Completion {
   std::string text;
   std::vector<TokenId> token_ids;
+  std::vector<TokenLogprobs> logprobs;  // of each token, if SamplingParams::logprobs
   FinishReason finish_reason = FinishReason::kNone;
   StopReason stop_reason;
   int num_prompt_tokens = 0;

@@ -42,6 +42,11 @@ NANOVLLM_EVERYWHERE static inline uint64_t weight_of_chunk(uint64_t weight, floa
   return uint64_t(double(weight) * double(exp_f32(below)) * 0x1p10);
 }
 
+// The logarithm of a row's weights of chunks together, in units of its largest id's: log Σ e^below.
+NANOVLLM_EVERYWHERE static inline float log_of_weights(uint64_t total) {
+  return log_f32(float(double(total) * 0x1p-40));
+}
+
 // The weight of an id by which top_p counts, floor(2^32 e^below).
 NANOVLLM_EVERYWHERE static inline uint64_t weight_in_row(float below) {
   return uint64_t(double(exp_f32(below)) * 0x1p32);

@@ -56,7 +56,9 @@ OpTable dry_ops(const OpTable& like) {
           .gather_rows = do_nothing<GatherRowsArgs>,
           .edit_logits = do_nothing<EditLogitsArgs>,
           .restore_logits = do_nothing<EditLogitsArgs>,
-          .sample = do_nothing<SampleArgs>};
+          .sample = do_nothing<SampleArgs>,
+          .top_logprobs = do_nothing<TopLogprobsArgs>,
+          .token_logprobs = do_nothing<TokenLogprobsArgs>};
 }
 
 void store_weight(Context& ctx, const StoreWeightArgs& a) {
@@ -346,6 +348,36 @@ void sample(Context& ctx, const SampleArgs& a) {
     fail(ErrorKind::kConfig, "sample: num_valid_tokens is ", a.num_valid_tokens,
          ", want 1 to vocab_size=", vocab_size.size);
   call(ctx, "sample", ctx.ops.sample, a);
+}
+
+void top_logprobs(Context& ctx, const TopLogprobsArgs& a) {
+  Dim num_rows{"num_rows"}, vocab_size{"vocab_size"}, num_wanted{"num_wanted"}, num_top{"num_top"},
+      two{"2", 2};
+  check_shape("top_logprobs", "logits", a.logits, {&num_rows, &vocab_size});
+  check_shape("top_logprobs", "rows", a.rows, {&num_wanted});
+  check_shape("top_logprobs", "norms", a.norms, {&num_wanted, &two});
+  check_shape("top_logprobs", "top_ids", a.top_ids, {&num_wanted, &num_top});
+  check_shape("top_logprobs", "top_logprobs", a.top_logprobs, {&num_wanted, &num_top});
+  for (const Tensor& t : {a.rows, a.top_ids}) check_dtype("top_logprobs", "rows or top_ids", t, DType::kI32);
+  for (const Tensor& t : {a.logits, a.norms, a.top_logprobs})
+    check_dtype("top_logprobs", "logits, norms or top_logprobs", t, DType::kF32);
+  const int64_t most = std::min<int64_t>(kMostTopLogprobs, vocab_size.size);
+  if (num_top.size > most)
+    fail(ErrorKind::kConfig, "top_logprobs: num_top is ", num_top.size, ", want at most ", most);
+  call(ctx, "top_logprobs", ctx.ops.top_logprobs, a);
+}
+
+void token_logprobs(Context& ctx, const TokenLogprobsArgs& a) {
+  Dim num_rows{"num_rows"}, vocab_size{"vocab_size"}, num_wanted{"num_wanted"}, one{"1", 1}, two{"2", 2};
+  check_shape("token_logprobs", "logits", a.logits, {&num_rows, &vocab_size});
+  check_shape("token_logprobs", "rows", a.rows, {&num_wanted});
+  check_shape("token_logprobs", "norms", a.norms, {&num_wanted, &two});
+  check_shape("token_logprobs", "ids", a.ids, {&num_rows});
+  check_shape("token_logprobs", "out", a.out, {&num_wanted, &one});
+  for (const Tensor& t : {a.rows, a.ids}) check_dtype("token_logprobs", "rows or ids", t, DType::kI32);
+  for (const Tensor& t : {a.logits, a.norms, a.out})
+    check_dtype("token_logprobs", "logits, norms or out", t, DType::kF32);
+  call(ctx, "token_logprobs", ctx.ops.token_logprobs, a);
 }
 
 }  // namespace nanovllm

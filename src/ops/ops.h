@@ -16,6 +16,7 @@
 #include "ops/gather_rows.h"
 #include "ops/kv_layer.h"
 #include "ops/linear.h"
+#include "ops/logprobs.h"
 #include "ops/norm_rope_store.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
@@ -78,6 +79,8 @@ struct OpTable {
   void (*edit_logits)(Context&, const EditLogitsArgs&) = nullptr;
   void (*restore_logits)(Context&, const EditLogitsArgs&) = nullptr;
   void (*sample)(Context&, const SampleArgs&) = nullptr;
+  void (*top_logprobs)(Context&, const TopLogprobsArgs&) = nullptr;
+  void (*token_logprobs)(Context&, const TokenLogprobsArgs&) = nullptr;
 
   // Fused: null where the backend has only the single ops.
   void (*norm_rope_store)(Context&, const NormRopeStoreArgs&) = nullptr;

@@ -8,12 +8,12 @@
 namespace nanovllm {
 namespace {
 
-constexpr size_t kNumArrays = 16;
+constexpr size_t kNumArrays = 17;
 
 size_t words_of(const BatchLimits& limits) {
   const size_t seqs = size_t(limits.max_num_seqs);
   return 3 * size_t(limits.max_num_tokens) + seqs + 4 * seqs + 1 + seqs * size_t(limits.max_blocks) +
-         9 * size_t(limits.max_num_sampled) + kNumArrays * StagedArrays::kAlignedWords;
+         10 * size_t(limits.max_num_sampled) + kNumArrays * StagedArrays::kAlignedWords;
 }
 
 }  // namespace
@@ -52,6 +52,7 @@ void InputBuffers::upload(const Batch& b) {
   input_.all_need_logits = b.all_need_logits();
   token_rows_ = b.token_rows.empty() ? Tensor{} : arrays_.put(b.token_rows, {tokens});
   put_sampling(b, rows);
+  logprob_rows_ = arrays_.put(b.logprob_rows, {b.num_logprobs()});
   arrays_.send();
 }
 
@@ -78,6 +79,7 @@ void InputBuffers::upload_decodes(const Batch& b, int64_t size) {
   auto* const table = static_cast<int32_t*>(staging);
   for (int64_t i = 0; i < seqs; ++i)  // what is behind a sequence's blocks, and of missing ones, is not read
     std::copy_n(b.block_table.begin() + i * b.max_blocks, b.max_blocks, table + i * width);
+  logprob_rows_ = arrays_.put(b.logprob_rows, {b.num_logprobs()});
   arrays_.send();
 }
 

@@ -34,7 +34,8 @@ class InputBuffers {
   const ModelInput& model_input() const { return input_; }   // without the cache, which is the runner's
   const SampleArgs& sample_args() const { return sample_; }  // without out and logits
   const Tensor& block_copies() const { return block_copies_; }
-  const Tensor& token_rows() const { return token_rows_; }  // Batch::token_rows; undefined if it has none
+  const Tensor& logprob_rows() const { return logprob_rows_; }  // Batch::logprob_rows
+  const Tensor& token_rows() const { return token_rows_; }      // Batch::token_rows; undefined if it has none
 
  private:
   void put_sampling(const Batch& batch, int64_t rows);
@@ -42,7 +43,7 @@ class InputBuffers {
   BatchLimits limits_;
   StagedArrays arrays_;
   ModelInput input_;
-  Tensor block_copies_, token_rows_;
+  Tensor block_copies_, token_rows_, logprob_rows_;
   SampleArgs sample_;
 };
 

@@ -14,7 +14,7 @@ struct MemoryPlan {
   // What every step reads of them: the parameters, but only rows of an embedding that is not the head too.
   size_t step_weight_bytes = 0;
   size_t activation_bytes = 0;  // the arena: the largest step
-  size_t input_bytes = 0;       // a step's arrays (runtime/input_buffers.h)
+  size_t input_bytes = 0;       // a step's arrays (runtime/input_buffers.h, edit_buffers.h) and logprobs
   size_t kv_block_bytes = 0;    // keys and values of one block, all layers
   // Of a device's own memory, what its driver takes besides: the code of kernels, recorded steps, the rest of whole pages.
   size_t driver_bytes = 0;

@@ -33,6 +33,8 @@ class ModelRunner {
   std::span<const TokenId> collect();
   // Before the first step that changes logits (Batch::edits_logits). throws Error(kOutOfMemory)
   void prepare_for_edits();
+  // Of the step that was collected last, as long as its ids are valid.
+  const StepLogprobs& logprobs() const { return workers_[0]->logprobs(); }
   // Waits for what was begun and forgets it.
   void discard() noexcept;
   // launch and collect; nothing else is running.

@@ -4,8 +4,22 @@
 
 #include "base/assert.h"
 #include "models/load.h"
+#include "ops/draw.h"
+#include "tensor/copy_to_host.h"
 
 namespace nanovllm {
+namespace {
+
+size_t logprob_words_bytes(const BatchLimits& limits) {
+  return Arena::bytes_of(DType::kI32, {limits.max_num_sampled, StepLogprobs::width(kMostTopLogprobs)});
+}
+
+// What top_logprobs works with: on a GPU, chunks of rows (ops/draw.h).
+size_t logprobs_workspace_bytes(const BatchLimits& limits, int64_t vocab_size) {
+  return Arena::bytes_of(DType::kI32, {limits.max_num_sampled, num_draw_chunks(vocab_size), 4});
+}
+
+}  // namespace
 
 BatchLimits RunnerConfig::batch_limits() const {
   return {.max_num_tokens = max_num_batched_tokens,
@@ -51,10 +65,12 @@ MemoryPlan Worker::measure() {
   plan.step_weight_bytes = plan.weight_bytes - model_.rope_table_bytes();
   if (!model_.config().tie_word_embeddings)
     plan.step_weight_bytes -= model_.embed_tokens().parameter().bytes();
-  plan.activation_bytes = activation_bytes_ = measure_activations(
-      *config_.ops, model_, {comm_.rank(), comm_.size()}, config_.batch_limits(), threads_.num_threads());
-  plan.input_bytes = InputBuffers::bytes(config_.batch_limits()) +
-                     EditBuffers::bytes(config_.batch_limits(), model_.config().vocab_size);
+  const BatchLimits limits = config_.batch_limits();
+  const int64_t vocab_size = model_.config().vocab_size;
+  plan.activation_bytes = activation_bytes_ =
+      measure_activations(*config_.ops, model_, {comm_.rank(), comm_.size()}, limits, threads_.num_threads());
+  plan.input_bytes = InputBuffers::bytes(limits) + EditBuffers::bytes(limits, vocab_size) +
+                     logprob_words_bytes(limits) + logprobs_workspace_bytes(limits, vocab_size);
   if (config_.ops->device->memory().total > 0)
     plan.driver_bytes = estimate_driver_bytes(model_.config(), graphs_.num_sizes());
   plan.kv_block_bytes =
@@ -69,7 +85,10 @@ void Worker::allocate(int num_blocks) {
   cache_ = std::make_unique<KvCache>(*config_.ops, model_.config(), model_.num_kv_heads(), num_blocks,
                                      config_.block_size);
   inputs_ = std::make_unique<InputBuffers>(*config_.ops, state_.get(), limits);
-  for (auto& result : results_) result = std::make_unique<Result>(*config_.ops, limits.max_num_sampled);
+  for (auto& result : results_) result = std::make_unique<Result>(*config_.ops, limits);
+  logprob_memory_ = DeviceBuffer(*config_.ops->device, logprob_words_bytes(limits), "logprobs");
+  logprobs_arena_ = std::make_unique<Arena>(*config_.ops->device,
+                                            logprobs_workspace_bytes(limits, model_.config().vocab_size));
   if (config_.ops->queue->begin_graph) rehearse();
 }
 
@@ -113,14 +132,15 @@ void Worker::rehearse() {
   outputs_ = {};
 }
 
-Worker::Result::Result(const OpTable& ops, int64_t max_num_sampled)
-    : ids(ops.device->staging(), size_t(max_num_sampled) * sizeof(TokenId), "sampled ids"),
+Worker::Result::Result(const OpTable& ops, const BatchLimits& limits)
+    : ids(ops.device->staging(), size_t(limits.max_num_sampled) * sizeof(TokenId), "sampled ids"),
+      logprobs(ops.device->staging(), logprob_words_bytes(limits), "logprobs"),
       begun(*ops.queue),
       there(*ops.queue) {}
 
-Context Worker::context() {
+Context Worker::context(Arena& arena) {
   return {.ops = *config_.ops,
-          .arena = *arena_,
+          .arena = arena,
           .comm = comm_,
           .threads = &threads_,
           .state = state_.get(),
@@ -140,26 +160,83 @@ Tensor Worker::forward(Context& ctx, const Batch& batch) {
 
 Tensor Worker::run_logits(const Batch& batch) {
   ASSERT(num_launched_ == num_collected_);
-  Context ctx = context();
+  Context ctx = context(*arena_);
   const Arena::Scope scope(*arena_);  // the memory stays as it is until the next step
   outputs_.logits = model_.compute_logits(ctx, forward(ctx, batch));
   config_.ops->device->synchronize();
   return outputs_.logits;
 }
 
-void Worker::project_and_sample(Context& ctx, const Tensor& hidden, const EditLogitsArgs* edits) {
-  outputs_.logits = model_.compute_logits(ctx, hidden);
-  if (comm_.rank() != 0) return;
+void Worker::sample_rows(Context& ctx) {
   SampleArgs args = inputs_->sample_args();
   args.logits = outputs_.logits;
   args.out = outputs_.ids = arena_->make(DType::kI32, {outputs_.logits.shape[0]});
   args.num_valid_tokens = config_.num_valid_tokens > 0
                               ? std::min(config_.num_valid_tokens, args.logits.shape[1])
                               : args.logits.shape[1];
-  EditLogitsArgs edited = edits ? *edits : EditLogitsArgs{};
-  edited.logits = args.logits;
-  if (edits) edit_logits(ctx, edited);
   sample(ctx, args);
+}
+
+void Worker::project_and_sample(Context& ctx, const Tensor& hidden) {
+  outputs_.logits = model_.compute_logits(ctx, hidden);
+  if (comm_.rank() == 0) sample_rows(ctx);
+}
+
+void Worker::project_and_sample(Context& ctx, const Tensor& hidden, const Batch& batch) {
+  outputs_.logits = model_.compute_logits(ctx, hidden);
+  if (comm_.rank() != 0) return;
+  if (batch.num_logprobs() > 0) find_top_logprobs();
+  Result& result = result_of(num_launched_);
+  for (size_t i = 0; batch.wants_all_logprobs && i < result.all_logits.size(); ++i)
+    if (batch.all_logprobs[i])
+      result.all_logits[i] = copy_to_host(*config_.ops->device, outputs_.logits[batch.logprob_rows[i]]);
+  EditLogitsArgs edits;
+  if (batch.edits_logits()) {
+    ASSERT(edits_);
+    edits = edits_->upload(batch);
+    edits.logits = outputs_.logits;
+    edit_logits(ctx, edits);
+  }
+  sample_rows(ctx);
+  if (batch.edits_logits() && batch.num_logprobs() > 0) restore_logits(ctx, edits);
+}
+
+void Worker::begin_logprobs(const Batch& batch) {
+  Result& result = result_of(num_launched_);
+  result.logprob_rows.assign(batch.logprob_rows.begin(), batch.logprob_rows.end());
+  result.num_top = batch.num_top_logprobs;
+  result.all_logits.clear();
+  if (batch.wants_all_logprobs) result.all_logits.resize(size_t(batch.num_logprobs()));
+  if (batch.num_logprobs() == 0 || comm_.rank() != 0) return;
+  logprob_words_ = Tensor::view(logprob_memory_.data(), DType::kI32,
+                                {batch.num_logprobs(), StepLogprobs::width(batch.num_top_logprobs)});
+}
+
+// Columns [first, first + count) of the words.
+Tensor Worker::logprob_columns(int64_t first, int64_t count, DType dtype) const {
+  const Tensor& words = logprob_words_;
+  Tensor columns = Tensor::view(words.ptr<int32_t>() + first, dtype, {words.shape[0], count});
+  columns.stride[0] = words.shape[1];
+  return columns;
+}
+
+void Worker::find_top_logprobs() {
+  Context ctx = context(*logprobs_arena_);
+  const int64_t num_top = result_of(num_launched_).num_top;
+  top_logprobs(ctx, {.logits = outputs_.logits,
+                     .rows = inputs_->logprob_rows(),
+                     .norms = logprob_columns(1, 2, DType::kF32),
+                     .top_ids = logprob_columns(3, num_top, DType::kI32),
+                     .top_logprobs = logprob_columns(3 + num_top, num_top, DType::kF32)});
+}
+
+void Worker::find_token_logprobs() {
+  Context ctx = context(*arena_);
+  token_logprobs(ctx, {.logits = outputs_.logits,
+                       .rows = inputs_->logprob_rows(),
+                       .norms = logprob_columns(1, 2, DType::kF32),
+                       .ids = outputs_.ids.slice(0, outputs_.logits.shape[0]),
+                       .out = logprob_columns(0, 1, DType::kF32)});
 }
 
 void Worker::prepare_for_edits() {
@@ -192,11 +269,11 @@ void Worker::launch_decodes(const Batch& batch) {
   inputs_->upload_decodes(batch, size);
   ModelInput in = inputs_->model_input();
   in.kv = cache_->layers();
-  Context ctx = context();
+  Context ctx = context(*arena_);
   fetch_token_ids(ctx);
   const auto step = [&] {
     const Arena::Scope scope(*arena_);
-    project_and_sample(ctx, model_.forward(ctx, in), nullptr);
+    project_and_sample(ctx, model_.forward(ctx, in));
   };
   if (graphs_.replay(size)) {
     outputs_ = recorded_.at(size);
@@ -209,16 +286,14 @@ void Worker::launch_decodes(const Batch& batch) {
 }
 
 void Worker::launch_eagerly(const Batch& batch) {
-  Context ctx = context();
+  Context ctx = context(*arena_);
   const Arena::Scope scope(*arena_);
   const Tensor hidden = forward(ctx, batch);
   if (batch.num_sampled() == 0) return;  // only chunks of prompts
-  std::optional<EditLogitsArgs> edits;
-  if (batch.edits_logits() && comm_.rank() == 0) {
-    ASSERT(edits_);
-    edits = edits_->upload(batch);
-  }
-  project_and_sample(ctx, hidden, edits ? &*edits : nullptr);
+  if (batch.edits_logits() || batch.num_logprobs() > 0)
+    project_and_sample(ctx, hidden, batch);
+  else
+    project_and_sample(ctx, hidden);
 }
 
 void Worker::launch(const Batch& batch) {
@@ -226,12 +301,23 @@ void Worker::launch(const Batch& batch) {
   Result& result = result_of(num_launched_);
   result.begin_time = Clock::now();
   result.begun.set(state_.get());
-  can_replay(batch) ? launch_decodes(batch) : launch_eagerly(batch);
+  begin_logprobs(batch);
+  const bool has_logprobs = batch.num_logprobs() > 0 && comm_.rank() == 0;
+  if (can_replay(batch)) {
+    launch_decodes(batch);
+    if (has_logprobs) find_top_logprobs();
+  } else {
+    launch_eagerly(batch);
+  }
+  if (has_logprobs) find_token_logprobs();
   ++num_launched_;
   result.count = comm_.rank() == 0 ? size_t(batch.num_sampled()) : 0;
   const DeviceQueue& queue = *config_.ops->queue;
   if (result.count > 0)
     queue.download(state_.get(), result.ids.data(), outputs_.ids.data, result.count * sizeof(TokenId));
+  if (has_logprobs)
+    queue.download(state_.get(), result.logprobs.data(), logprob_words_.data,
+                   size_t(logprob_words_.num_elements()) * sizeof(int32_t));
   result.there.set(state_.get());
   result.end_time = Clock::now();
 }
@@ -273,6 +359,11 @@ std::span<const TokenId> Worker::collect() {
   Result& result = result_of(num_collected_++);
   result.there.wait();
   measure_times(num_collected_ - 1);
+  logprobs_ = {.rows = result.logprob_rows,
+               .num_top = result.num_top,
+               .words = {static_cast<const int32_t*>(result.logprobs.data()),
+                         result.logprob_rows.size() * size_t(StepLogprobs::width(result.num_top))},
+               .all_logits = result.all_logits};
   return {static_cast<const TokenId*>(result.ids.data()), result.count};
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/thread_pool.h"
 #include "checkpoint/checkpoint.h"
+#include "engine/logprobs.h"
 #include "engine/sequence.h"
 #include "models/decoder.h"
 #include "ops/ops.h"
@@ -67,6 +68,8 @@ class Worker {
   void launch(const Batch& batch);
   // Of the step that was begun first: [num_sampled] ids on rank 0, valid until the next but one is begun. The others give nothing.
   std::span<const TokenId> collect();
+  // Of the step whose ids were collected last, as long as they are valid; on rank 0.
+  const StepLogprobs& logprobs() const { return logprobs_; }
   void discard() noexcept;  // what was begun, whatever became of it
   int num_running() const { return int(num_launched_ - num_collected_); }  // steps
   const StepTimes& step_times() const { return step_times_; }  // of the last step that was collected
@@ -79,14 +82,21 @@ class Worker {
   void set_trace(const TraceHook* trace) { trace_ = trace; }
 
  private:
-  Context context();
+  Context context(Arena& arena);
   template <class Load>
   void with_loading_context(Load&& load);
   using State = std::unique_ptr<void, void (*)(void*)>;
   static State make_state(const OpTable& ops);
   Tensor forward(Context& ctx, const Batch& batch);
-  // Logits and, on rank 0, the sampled ids of these hidden states, in the arena. edits: null: none
-  void project_and_sample(Context& ctx, const Tensor& hidden, const EditLogitsArgs* edits);
+  // Logits and, on rank 0, the sampled ids of these hidden states, in the arena.
+  void project_and_sample(Context& ctx, const Tensor& hidden);
+  // The same for a step that changes logits or gives logprobs: those are of logits that are not changed.
+  void project_and_sample(Context& ctx, const Tensor& hidden, const Batch& batch);
+  void sample_rows(Context& ctx);
+  Tensor logprob_columns(int64_t first, int64_t count, DType dtype) const;
+  void begin_logprobs(const Batch& batch);
+  void find_top_logprobs();
+  void find_token_logprobs();
   // Token ids that the step before this one samples.
   void fetch_token_ids(Context& ctx);
   bool can_replay(const Batch& batch) const;
@@ -106,14 +116,21 @@ class Worker {
   std::unique_ptr<EditBuffers> edits_;  // null: nothing has wanted any
   CudaGraphs graphs_;
   struct Result {  // of a step that was begun
-    Result(const OpTable& ops, int64_t max_num_sampled);
-    DeviceBuffer ids;  // staging
+    Result(const OpTable& ops, const BatchLimits& limits);
+    DeviceBuffer ids, logprobs;  // staging
+    std::vector<int32_t> logprob_rows;
+    int num_top = 0;
+    std::vector<std::vector<float>> all_logits;  // of those that want all; empty: none does
     DeviceMark begun, there;
     Clock::time_point begin_time, end_time;  // of launch
     size_t count = 0;
   };
   Result& result_of(int64_t step) { return *results_[size_t(step % 3)]; }
   void measure_times(int64_t step);
+  DeviceBuffer logprob_memory_;
+  std::unique_ptr<Arena> logprobs_arena_;  // of its own: recorded steps use the other
+  Tensor logprob_words_;                   // StepLogprobs::words of the step in hand, in that memory
+  StepLogprobs logprobs_;
   std::unique_ptr<Result> results_[3];  // in turn: of the step before, of one that runs, of one behind it
   StepTimes step_times_;
   int64_t num_launched_ = 0, num_collected_ = 0;

@@ -131,7 +131,7 @@ struct Refusal {
   std::string text;  // "": it is right
 };
 
-TEST(SamplingParams, WhatChangesLogitsIsInItsRange) {
+TEST(SamplingParams, LogprobsAndWhatChangesLogitsAreInTheirRanges) {
   using P = SamplingParams;
   const Refusal refusals[] = {
       {[](P& p) {
@@ -184,6 +184,11 @@ TEST(SamplingParams, WhatChangesLogitsIsInItsRange) {
          p.logit_bias = {{5, kNan}};
        },
        "logit_bias: has nan for id 5, want -100 to 100"},
+      {[](P& p) { p.logprobs = 0; }, ""},
+      {[](P& p) { p.logprobs = -1; }, ""},
+      {[](P& p) { p.logprobs = 64; }, ""},
+      {[](P& p) { p.logprobs = 65; }, "logprobs: is 65, want 0 to 64, or -1 (all)"},
+      {[](P& p) { p.logprobs = -2; }, "logprobs: is -2, want 0 to 64, or -1 (all)"},
       {[](P& p) { p.stop_token_ids.assign(1024, 1); }, ""},
       {[](P& p) { p.stop_token_ids.assign(1025, 1); }, "stop_token_ids: has 1025 ids, want at most 1024"}};
   for (const Refusal& refusal : refusals) EXPECT_EQ(verdict(refusal.change), refusal.text);

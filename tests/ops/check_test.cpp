@@ -101,6 +101,11 @@ class OpErrors : public testing::Test {
                            .penalties = penalties,
                            .ids = edit_ids,
                            .addends = addends};
+  Ints wanted{{2}}, top_ids{{2, 4}};
+  Floats norms{{2, 2}}, tops{{2, 4}}, token{{2, 1}};
+  TopLogprobsArgs top_args{
+      .logits = logits, .rows = wanted, .norms = norms, .top_ids = top_ids, .top_logprobs = tops};
+  TokenLogprobsArgs token_args{.logits = logits, .rows = wanted, .norms = norms, .ids = ids, .out = token};
   Floats source{{2, 8}};
   StoreWeightArgs store_weight_args{
       .weight = w.weight,
@@ -124,6 +129,8 @@ TEST_F(OpErrors, ArgumentsThatAreRightPass) {
   sample(ctx, sample_args);
   edit_logits(ctx, edit_args);
   restore_logits(ctx, edit_args);
+  top_logprobs(ctx, top_args);
+  token_logprobs(ctx, token_args);
   store_weight(ctx, store_weight_args);
 }
 
@@ -146,6 +153,8 @@ TEST_F(OpErrors, WhatABackendLacksIsNamed) {
   expect_none("sample", sample, sample_args);
   expect_none("edit_logits", edit_logits, edit_args);
   expect_none("restore_logits", restore_logits, edit_args);
+  expect_none("top_logprobs", top_logprobs, top_args);
+  expect_none("token_logprobs", token_logprobs, token_args);
   expect_none("store_weight", store_weight, store_weight_args);
 }
 
@@ -166,6 +175,8 @@ TEST_F(OpErrors, DryOpsDoNothing) {
   sample(dry, sample_args);
   edit_logits(dry, edit_args);
   restore_logits(dry, edit_args);
+  top_logprobs(dry, top_args);
+  token_logprobs(dry, token_args);
   EXPECT_TRUE(same_bits(x.span(), Floats({3, 8}, 3.0f).span()));
   linear_args.x = y;  // shapes are checked all the same
   EXPECT_THROW(linear(dry, linear_args), Error);
@@ -247,6 +258,20 @@ TEST_F(OpErrors, ElementTypes) {
         {&edits.ids, kFloat, "rows, begins or ids is [2] f32, want i32"},
         {&edits.penalties, kInt, "penalties or addends is [1] i32, want f32"},
         {&edits.addends, kInt, "penalties or addends is [2] i32, want f32"}});
+  auto& top = top_args;
+  each("top_logprobs", top_logprobs, top,
+       {{&top.logits, kHalf, "logits, norms or top_logprobs is [3, 5] bf16, want f32"},
+        {&top.rows, kFloat, "rows or top_ids is [2] f32, want i32"},
+        {&top.norms, kInt, "logits, norms or top_logprobs is [2, 2] i32, want f32"},
+        {&top.top_ids, kFloat, "rows or top_ids is [2, 4] f32, want i32"},
+        {&top.top_logprobs, kInt, "logits, norms or top_logprobs is [2, 4] i32, want f32"}});
+  auto& of_token = token_args;
+  each("token_logprobs", token_logprobs, of_token,
+       {{&of_token.logits, kHalf, "logits, norms or out is [3, 5] bf16, want f32"},
+        {&of_token.rows, kFloat, "rows or ids is [2] f32, want i32"},
+        {&of_token.norms, kInt, "logits, norms or out is [2, 2] i32, want f32"},
+        {&of_token.ids, kFloat, "rows or ids is [3] f32, want i32"},
+        {&of_token.out, kInt, "logits, norms or out is [2, 1] i32, want f32"}});
   auto& p = sample_args;
   const char* floats_text = "logits, temperature, top_p or min_p is [3] i32, want f32";
   const char* ints_text = "out, top_k, seeds, positions or sample_indices is [3] f32, want i32";
@@ -404,6 +429,19 @@ TEST_F(OpErrors, EditLogits) {
   refused(edit_args.begins, edit_rows, "begins is [1] i32, want [num_edited + 1=2]");
   refused(edit_args.penalties, addends, "penalties is [2] f32, want [num_edited=1]");
   refused(edit_args.addends, penalties, "addends is [1] f32, want [num_edits=2]");
+}
+
+TEST_F(OpErrors, Logprobs) {
+  Ints six{{2, 6}};
+  Floats six_logprobs{{2, 6}};
+  top_args.top_logprobs = six_logprobs;
+  expect_message(kConfig, "top_logprobs: top_logprobs is [2, 6] f32, want [num_wanted=2, num_top=4]",
+                 [&] { top_logprobs(ctx, top_args); });
+  top_args.top_ids = six;
+  expect_message(kConfig, "top_logprobs: num_top is 6, want at most 5", [&] { top_logprobs(ctx, top_args); });
+  token_args.ids = wanted;
+  expect_message(kConfig, "token_logprobs: ids is [2] i32, want [num_rows=3]",
+                 [&] { token_logprobs(ctx, token_args); });
 }
 
 TEST_F(OpErrors, Sample) {

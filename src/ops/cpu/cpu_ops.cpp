@@ -32,7 +32,8 @@ constexpr std::pair<std::string_view, std::string_view> kKernelTexts[] = {
     {"sum_segments", "element by element"},
     {"gather_rows", "copies rows"},
     {"edit_logits", "a task a row"},
-    {"sample", "one pass for maxima and one for weights; filtered rows through a list"}};
+    {"sample", "one pass for maxima and one for weights; filtered rows through a list"},
+    {"top_logprobs", "a task a row; the likeliest by insertion"}};
 
 template <const Kernels& (*kKernels)()>
 OpTable make_table() {
@@ -61,7 +62,9 @@ OpTable make_table() {
       .gather_rows = gather_rows,
       .edit_logits = edit_logits,
       .restore_logits = restore_logits,
-      .sample = with_kernels<kKernels, sample, SampleArgs>};
+      .sample = with_kernels<kKernels, sample, SampleArgs>,
+      .top_logprobs = with_kernels<kKernels, top_logprobs, TopLogprobsArgs>,
+      .token_logprobs = token_logprobs};
 }
 
 }  // namespace

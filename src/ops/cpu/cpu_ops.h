@@ -23,6 +23,7 @@ void add_rms_norm(const Kernels&, Context&, const AddRmsNormArgs&);
 void rope(const Kernels&, Context&, const RopeArgs&);
 void silu_and_mul(const Kernels&, Context&, const SiluAndMulArgs&);
 void sample(const Kernels&, Context&, const SampleArgs&);
+void top_logprobs(const Kernels&, Context&, const TopLogprobsArgs&);
 
 // Ops that move or add data: the same on every instruction set.
 void store_weight(Context&, const StoreWeightArgs&);
@@ -32,6 +33,7 @@ void copy_blocks(Context&, const CopyBlocksArgs&);
 void gather_rows(Context&, const GatherRowsArgs&);
 void edit_logits(Context&, const EditLogitsArgs&);
 void restore_logits(Context&, const EditLogitsArgs&);
+void token_logprobs(Context&, const TokenLogprobsArgs&);
 void sum_segments(Context&, const SumSegmentsArgs&);
 
 size_t weight_bytes(DType dtype, int64_t out_features, int64_t in_features);

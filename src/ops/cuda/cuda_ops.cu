@@ -26,7 +26,8 @@ constexpr auto kernel_texts(bool f32) {
        {"sum_segments", "element by element"},
        {"gather_rows", "copies rows"},
        {"edit_logits", "a thread block a row"},
-       {"sample", "a pass over chunks of a row, then one chunk; thresholds found eight bits at a time"},
+       {"sample", "a pass over chunks of a row, then one chunk; filters by counting keys"},
+       {"top_logprobs", "a pass over chunks of a row, then those that have the likeliest"},
        {"norm_rope_store", "norms of heads, RoPE and the write of k and v in one pass, half a warp a head"},
        {"gated_linear", f32 ? "the single ops: linear, silu_and_mul"
                             : "one pass for few tokens on Hopper, else the single ops"}});
@@ -68,6 +69,8 @@ OpTable make_table(DType dtype) {
           .edit_logits = edit_logits,
           .restore_logits = restore_logits,
           .sample = sample,
+          .top_logprobs = top_logprobs,
+          .token_logprobs = token_logprobs,
           .norm_rope_store = norm_rope_store,
           .gated_linear = f32 ? nullptr : gated_linear};
 }

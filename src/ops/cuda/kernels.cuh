@@ -27,6 +27,8 @@ void gather_rows(Context& ctx, const GatherRowsArgs& args);
 void edit_logits(Context& ctx, const EditLogitsArgs& args);
 void restore_logits(Context& ctx, const EditLogitsArgs& args);
 void sample(Context& ctx, const SampleArgs& args);
+void top_logprobs(Context& ctx, const TopLogprobsArgs& args);
+void token_logprobs(Context& ctx, const TokenLogprobsArgs& args);
 void norm_rope_store(Context& ctx, const NormRopeStoreArgs& args);
 
 // Chains of fused multiply-adds in float32; weights of any dtype, widened as they are read.

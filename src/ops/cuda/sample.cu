@@ -11,63 +11,24 @@
 namespace nanovllm::cuda {
 namespace {
 
-constexpr int kScanThreads = 128;
-
-// Grid: (num_rows, num_chunks). A thread has all its logits of the chunk in flight at once. Bound by reading them while they come
-// from memory, by about 20 instructions an id where they are in the cache.
+// Grid: (num_rows, num_chunks). Bound by reading the logits while they come from memory, by about 20 instructions an id where they
+// are in the cache.
 __global__ void __launch_bounds__(kScanThreads, 12) scan_kernel(SampleParams p, SampleChunk* chunks) {
   start_early();
-  constexpr int kFours = kDrawChunk / 4 / kScanThreads, kWarps = kScanThreads / 32;
-  __shared__ uint32_t largest_of[kWarps], first_of[kWarps];
-  __shared__ uint64_t sum_of[kWarps];
   const SampleRow row(p, blockIdx.x);
-  const int first = int(blockIdx.y) * kDrawChunk + 4 * int(threadIdx.x), lane = int(threadIdx.x % 32),
-            warp = int(threadIdx.x / 32);
-  float4 fours[kFours];
-#pragma unroll
-  for (int j = 0; j < kFours; ++j) fours[j] = row.four(first + 4 * kScanThreads * j);
-  float max = -INFINITY;
-#pragma unroll
-  for (const float4& four : fours) max = max_of(max, max_of(max_of(four.x, four.y), max_of(four.z, four.w)));
-  const uint32_t of_warp = __reduce_max_sync(kAllLanes, ordered(max));
-  if (lane == 0) largest_of[warp] = of_warp;
-  __syncthreads();
-  const uint32_t largest = __reduce_max_sync(kAllLanes, largest_of[lane % kWarps]);
-  max = value_of(largest);
-
-  uint32_t first_id = uint32_t(row.count);
-  uint64_t sum = 0;
-  if (row.greedy()) {
-#pragma unroll
-    for (int j = kFours - 1; j >= 0; --j)
-#pragma unroll
-      for (int i = 3; i >= 0; --i)
-        if (at(fours[j], i) == max) first_id = uint32_t(first + 4 * kScanThreads * j + i);
-  } else if (!row.filtered() && max != -INFINITY) {
-#pragma unroll
-    for (const float4& four : fours)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) sum += weight_in_chunk(row.below(at(four, i), max));
-  }
-  first_id = __reduce_min_sync(kAllLanes, first_id);
-  sum = sum_of_warp(sum);
-  if (lane == 0) first_of[warp] = first_id, sum_of[warp] = sum;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    for (int w = 1; w < kWarps; ++w) first_id = min(first_id, first_of[w]), sum += sum_of[w];
-    chunks[int64_t(blockIdx.x) * gridDim.y + blockIdx.y] = {largest, first_id, sum};
-  }
+  const SampleChunk chunk = scan_chunk(row, int(blockIdx.y));
+  if (threadIdx.x == 0) chunks[int64_t(blockIdx.x) * gridDim.y + blockIdx.y] = chunk;
 }
 
 // The weights of a row's chunks, of keys from `lowest` on; a warp a chunk.
 __device__ void weigh_chunks(const SampleRow& row, uint64_t lowest, SampleChunk* chunks) {
   const int lane = int(threadIdx.x % 32);
+  const float least = value_of(uint32_t(lowest >> 32));
   for (int c = int(threadIdx.x / 32); c < row.num_chunks(); c += int(blockDim.x / 32)) {
     const float max = value_of(chunks[c].largest);
-    const int begin = c * kDrawChunk, end = min(begin + kDrawChunk, row.count);
     uint64_t sum = 0;
-    if (key_of(max, begin) >= lowest)
-      row.for_each(begin, end, lane, 32, value_of(uint32_t(lowest >> 32)), [&](float logit, int id) {
+    if (max >= least)
+      row.for_each_of_chunk(c, least, [&](float logit, int id) {
         if (key_of(logit, id) >= lowest) sum += weight_in_chunk(row.below(logit, max));
       });
     sum = sum_of_warp(sum);
@@ -80,10 +41,7 @@ __device__ void weigh_chunks(const SampleRow& row, uint64_t lowest, SampleChunk*
 __device__ int draw_chunk(const SampleRow& row, float max, const Philox4x32& bits,
                           const SampleChunk* chunks) {
   const int lane = int(threadIdx.x % 32), each = (row.num_chunks() + 31) / 32;
-  const auto weight = [&](int c) -> uint64_t {
-    if (c >= row.num_chunks() || chunks[c].sum == 0) return 0;
-    return weight_of_chunk(chunks[c].sum, row.below(value_of(chunks[c].largest), max));
-  };
+  const auto weight = [&](int c) { return c < row.num_chunks() ? weight_of(row, chunks[c], max) : 0; };
   uint64_t sum = 0;
   for (int c = lane * each; c < (lane + 1) * each; ++c) sum += weight(c);
   const uint64_t running = running_sum_of_warp(sum),
@@ -125,9 +83,7 @@ __global__ void __launch_bounds__(kSampleThreads) finish_kernel(SampleParams p, 
   const SampleRow row(p, r);
   SampleChunk* const chunks = all_chunks + r * row.num_chunks();
   const int lane = int(threadIdx.x % 32);
-  uint32_t largest = 0;
-  for (int c = lane; c < row.num_chunks(); c += 32) largest = max(largest, chunks[c].largest);
-  largest = __reduce_max_sync(kAllLanes, largest);
+  const uint32_t largest = largest_of_row(row, chunks);
   const float max = value_of(largest);
   if (!isfinite(max)) {
     if (threadIdx.x == 0) p.out[r] = max == -INFINITY ? kNoTokenLeft : -1;
@@ -145,7 +101,7 @@ __global__ void __launch_bounds__(kSampleThreads) finish_kernel(SampleParams p, 
   __shared__ FilterMemory memory;
   uint64_t lowest = lowest_key();
   if (row.filtered()) {
-    lowest = lowest_kept(row, memory, largest, chunks);
+    lowest = lowest_kept(row, chunks, memory, largest);
     weigh_chunks(row, lowest, chunks);
   }
   const uint64_t seed = uint64_t(uint32_t(p.seeds[2 * r + 1])) << 32 | uint32_t(p.seeds[2 * r]);

@@ -109,6 +109,15 @@ struct SampleRow {
         top_k(p.top_k[r]),
         top_p(p.top_p[r]),
         min_p(p.min_p[r]) {}
+  // At temperature 1, without filters but top_k.
+  __device__ SampleRow(const float* logits, int count, int top_k)
+      : logits(logits),
+        count(count),
+        temperature(1),
+        inverse_temperature(1),
+        top_k(top_k),
+        top_p(1),
+        min_p(0) {}
 
   __device__ bool greedy() const { return temperature < kGreedyTemperature || top_k == 1; }
   __device__ bool cuts_k() const { return top_k > 0 && top_k < count; }
@@ -126,25 +135,89 @@ struct SampleRow {
     return {logit(id), logit(id + 1), logit(id + 2), logit(id + 3)};
   }
 
-  // body(logit, id) for the ids of [begin, end) that this one of `step` threads has, and whose logits are finite and at least
-  // `least`. begin is divisible by four.
+  // body(logit, id) for the ids of a chunk whose logits are finite and at least `least`; by one warp.
   template <class Body>
-  __device__ void for_each(int begin, int end, int thread, int step, float least, Body&& body) const {
+  __device__ void for_each_of_chunk(int chunk, float least, Body&& body) const {
     constexpr int kBatch = 4;  // loads in flight
-    for (int first = begin + 4 * thread; first < end; first += 4 * kBatch * step) {
+    const int begin = chunk * kDrawChunk + 4 * int(threadIdx.x % 32), end = min(begin + kDrawChunk, count);
+    for (int first = begin; first < end; first += 128 * kBatch) {
       float4 fours[kBatch];
 #pragma unroll
-      for (int j = 0; j < kBatch; ++j) {
-        const int id = first + 4 * j * step;
-        fours[j] = id < end ? four(id) : float4{-INFINITY, -INFINITY, -INFINITY, -INFINITY};
-      }
+      for (int j = 0; j < kBatch; ++j) fours[j] = four(first + 128 * j);
 #pragma unroll
       for (int j = 0; j < kBatch; ++j)
 #pragma unroll
         for (int i = 0; i < 4; ++i)
-          if (const float logit = at(fours[j], i); logit >= least) body(logit, first + 4 * j * step + i);
+          if (const float logit = at(fours[j], i); logit >= least) body(logit, first + 128 * j + i);
     }
   }
+  // The same of the whole row, by all threads of the block; chunks whose largest logit is less are not read.
+  template <class Body>
+  __device__ void for_each(const SampleChunk* chunks, float least, Body&& body) const {
+    for (int c = int(threadIdx.x / 32); c < num_chunks(); c += int(blockDim.x / 32))
+      if (value_of(chunks[c].largest) >= least) for_each_of_chunk(c, least, body);
+  }
 };
+
+constexpr int kScanThreads = 128;
+
+// Of the block that scans a row's chunk: its largest logit, of greedy rows its lowest id, of others without filters their weight. Right in
+// thread 0. A thread has all its logits in flight at once.
+__device__ inline SampleChunk scan_chunk(const SampleRow& row, int chunk) {
+  constexpr int kFours = kDrawChunk / 4 / kScanThreads, kWarps = kScanThreads / 32;
+  __shared__ uint32_t largest_of[kWarps], first_of[kWarps];
+  __shared__ uint64_t sum_of[kWarps];
+  const int first = chunk * kDrawChunk + 4 * int(threadIdx.x), lane = int(threadIdx.x % 32),
+            warp = int(threadIdx.x / 32);
+  float4 fours[kFours];
+#pragma unroll
+  for (int j = 0; j < kFours; ++j) fours[j] = row.four(first + 4 * kScanThreads * j);
+  float max = -INFINITY;
+#pragma unroll
+  for (const float4& four : fours) max = max_of(max, max_of(max_of(four.x, four.y), max_of(four.z, four.w)));
+  const uint32_t of_warp = __reduce_max_sync(kAllLanes, ordered(max));
+  if (lane == 0) largest_of[warp] = of_warp;
+  __syncthreads();
+  const uint32_t largest = __reduce_max_sync(kAllLanes, largest_of[lane % kWarps]);
+  max = value_of(largest);
+
+  uint32_t first_id = uint32_t(row.count);
+  uint64_t sum = 0;
+  if (row.greedy()) {
+#pragma unroll
+    for (int j = kFours - 1; j >= 0; --j)
+#pragma unroll
+      for (int i = 3; i >= 0; --i)
+        if (at(fours[j], i) == max) first_id = uint32_t(first + 4 * kScanThreads * j + i);
+  } else if (!row.filtered() && max != -INFINITY) {
+#pragma unroll
+    for (const float4& four : fours)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum += weight_in_chunk(row.below(at(four, i), max));
+  }
+  first_id = __reduce_min_sync(kAllLanes, first_id);
+  sum = sum_of_warp(sum);
+  if (lane == 0) first_of[warp] = first_id, sum_of[warp] = sum;
+  __syncthreads();
+  for (int w = 0; w < kWarps; ++w) {
+    if (w == warp) continue;
+    first_id = min(first_id, first_of[w]);
+    sum += sum_of[w];
+  }
+  return {largest, first_id, sum};
+}
+
+// The largest logit of a row, as ordered(), in every thread.
+__device__ inline uint32_t largest_of_row(const SampleRow& row, const SampleChunk* chunks) {
+  uint32_t largest = 0;
+  for (int c = int(threadIdx.x % 32); c < row.num_chunks(); c += 32)
+    largest = max(largest, chunks[c].largest);
+  return __reduce_max_sync(kAllLanes, largest);
+}
+
+// The weight of a chunk in its row (ops/draw.h).
+__device__ inline uint64_t weight_of(const SampleRow& row, const SampleChunk& chunk, float max) {
+  return chunk.sum == 0 ? 0 : weight_of_chunk(chunk.sum, row.below(value_of(chunk.largest), max));
+}
 
 }  // namespace nanovllm::cuda

@@ -40,13 +40,13 @@ __device__ inline void sort_list(FilterMemory& memory) {
 // need not be looked at. Counts the keys in parts of the range, and looks into the part that reaches it in the same way until its keys
 // are few.
 template <class Amount, class Wanted>
-__device__ uint64_t find_threshold(const SampleRow& row, FilterMemory& memory, uint64_t from, uint64_t to,
-                                   Amount amount, Wanted wanted) {
+__device__ uint64_t find_threshold(const SampleRow& row, const SampleChunk* chunks, FilterMemory& memory,
+                                   uint64_t from, uint64_t to, Amount amount, Wanted wanted) {
   double goal = 0;
   uint64_t above = 0;  // the sum of what is above the range
   const auto for_each_key = [&](auto&& body) {
     const float least = value_of(uint32_t(from >> 32));
-    row.for_each(0, row.count, int(threadIdx.x), int(blockDim.x), least, [&](float logit, int id) {
+    row.for_each(chunks, least, [&](float logit, int id) {
       const uint64_t key = key_of(logit, id);
       if (key < from || key > to) return;
       if (const uint64_t added = amount(logit)) body(key, added);
@@ -138,23 +138,29 @@ __device__ inline uint64_t bound_of_top_k(const SampleRow& row, FilterMemory& me
   return bound;
 }
 
+// Above all keys of a row with this largest logit.
+__device__ inline uint64_t highest_key(uint32_t largest) { return uint64_t(largest) << 32 | 0xFFFFFFFFu; }
+
+// The top_k-th of the keys from `lowest` on; 0: there are fewer.
+__device__ inline uint64_t threshold_of_top_k(const SampleRow& row, const SampleChunk* chunks,
+                                              FilterMemory& memory, uint64_t lowest, uint32_t largest) {
+  const uint64_t from = max(lowest, bound_of_top_k(row, memory, chunks));
+  return find_threshold(
+      row, chunks, memory, from, highest_key(largest), [](float) { return uint64_t{1}; },
+      [&](uint64_t) { return double(row.top_k); });
+}
+
 // What the filters of a row leave: keys from this one on.
-__device__ inline uint64_t lowest_kept(const SampleRow& row, FilterMemory& memory, uint32_t largest,
-                                       const SampleChunk* chunks) {
-  const uint64_t highest = uint64_t(largest) << 32 | 0xFFFFFFFFu;
+__device__ inline uint64_t lowest_kept(const SampleRow& row, const SampleChunk* chunks, FilterMemory& memory,
+                                       uint32_t largest) {
   uint64_t lowest =
       row.cuts_min_p() ? uint64_t(least_ordered(row, largest, log_f32(row.min_p))) << 32 : lowest_key();
-  if (row.cuts_k()) {
-    const uint64_t from = max(lowest, bound_of_top_k(row, memory, chunks));
-    lowest = max(lowest, find_threshold(
-                             row, memory, from, highest, [](float) { return uint64_t{1}; },
-                             [&](uint64_t) { return double(row.top_k); }));
-  }
+  if (row.cuts_k()) lowest = max(lowest, threshold_of_top_k(row, chunks, memory, lowest, largest));
   if (!row.cuts_p()) return lowest;
   const uint64_t from =
       max(lowest, uint64_t(least_ordered(row, largest, -22.5f)) << 32);  // 2^32 e^-22.5 < 0.8
   return max(lowest, find_threshold(
-                         row, memory, from, highest,
+                         row, chunks, memory, from, highest_key(largest),
                          [&](float logit) { return weight_in_row(row.below(logit, value_of(largest))); },
                          [&](uint64_t total) { return double(row.top_p) * double(total); }));
 }
