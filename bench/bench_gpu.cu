@@ -303,8 +303,10 @@ void time_attention(Bench& bench, Report& report) {
     const double seen = double(c.queries) * (double(c.keys) - double(c.queries - 1) / 2) * double(c.seqs);
     const double floor =
         std::max(us(kv_bytes, kReadRate), us(4 * seen * double(kHeads * kHeadDim), kFlopRate));
-    const std::string name = c.queries == 1 ? "gpu.attention.decode.b" + std::to_string(c.seqs)
-                                            : "gpu.attention.prefill.q" + std::to_string(c.queries);
+    std::string name = "gpu.attention.";
+    name += c.queries == 1 ? "decode" : "prefill";
+    if (c.queries == 1 || c.seqs > 1) name += ".b" + std::to_string(c.seqs);
+    if (c.queries > 1) name += ".q" + std::to_string(c.queries);
     std::vector<KvLayer> layers;
     for (int i = 0; i < copies; ++i)
       layers.push_back({.k = k[size_t(i)].data,

@@ -201,6 +201,19 @@ bench() {
     figure gpu.throughput.0.6b.batch$batch "$(json_number "$out" output_tok_per_s)" tok/s
     [ $batch = 256 ] && figure gpu.host_time.batch256 "$(json_number "$out" host_s_per_decode_step 1e6)" "us a step"
   done
+  # What filters and logprobs add to steps of 256 sequences.
+  local name
+  for name in top_k50_top_p90 top_p90 logprobs5; do
+    case $name in
+      top_k50_top_p90) set -- --top-k 50 --top-p 0.9 ;;
+      top_p90) set -- --top-p 0.9 ;;
+      logprobs5) set -- --logprobs 5 ;;
+    esac
+    "$nanovllm" bench throughput "$model" --device cuda --num-prompts 256 --min-input-len 128 --max-input-len 128 --min-output-len 257 \
+      --max-output-len 257 --json "$@" >"$out" || return 1
+    cat "$out"
+    figure gpu.throughput.0.6b.batch256.$name "$(json_number "$out" output_tok_per_s)" tok/s
+  done
   "$nanovllm" bench latency "$model" --device cuda --context 16000 --output-len 1 --company 64 --json >"$out" || return 1
   cat "$out"
   figure gpu.company64.between_tokens "$(json_number "$out" company_time_between_tokens_s 1000)" ms
@@ -219,9 +232,9 @@ short_generate() { sanitized "$1" "$nanovllm" generate models/demo --device cuda
 # not see that mbarriers order those writes, and reports every stage that is filled twice. short_generate fills none twice, and has
 # the other kernels of attention too.
 small_ops() {
-  local rows='T/RowsMmaTest.*:Sets/SampleTest.Greedy*/cuda:Sets/SampleTest.TopPIs*/cuda:Sets/RmsNormTest.IsItsDefinition/cuda' tests
+  local rows='T/RowsMmaTest.*:Sets/SampleTest.Greedy*/cuda:Sets/SampleTest.TopPIs*/cuda:Sets/SampleWholeVocabularies.AFewRows*/cuda:Sets/EditLogitsTest.IsItsDefinition/cuda:Sets/LogprobsTest.TiesGo*/cuda:Sets/RmsNormTest.IsItsDefinition/cuda' tests
   case $1 in
-    memcheck) tests='*cuda*:*Mma*-*ThePlainChain*:*AsManyTokens*:*Logits*:*GatedProduct*:*LongPrompts*:*WholeVocab*:*DeathTest*' ;;
+    memcheck) tests='*cuda*:*Mma*-*ThePlainChain*:*AsManyTokens*:*Logits*:*GatedProduct*:*LongPrompts*:*WholeVocab*DrawTheDef*:*Frequencies*:*DeathTest*' ;;
     racecheck) tests=$rows ;;
     initcheck) tests="$rows:T/AttentionMmaTest.DecodesAndChunksInOneStep/*:T/LinearMmaTest.IsItsDefinition/*" ;;
   esac

@@ -1,5 +1,5 @@
-// The arithmetic of a draw (ops/sample.h), as every backend does it: floats that round once, then integers, whose sums are exact
-// in any order.
+// The arithmetic of a draw (ops/sample.h), with the same roundings on every backend: floats, then integers, whose sums are exact in any
+// order.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,9 @@
 
 namespace nanovllm {
 
-// Ids of a row are drawn from in chunks of so many.
+// Ids of a row are drawn from in chunks of so many. Weights of 2^13 chunks are less than 2^64 together (weight_of_chunk).
 inline constexpr int kDrawChunk = 2048;
+inline constexpr int64_t kMostDrawIds = int64_t{kDrawChunk} << 13;
 
 NANOVLLM_EVERYWHERE static inline int64_t num_draw_chunks(int64_t num_ids) {
   return (num_ids + kDrawChunk - 1) / kDrawChunk;
@@ -50,6 +51,12 @@ NANOVLLM_EVERYWHERE static inline float log_of_weights(uint64_t total) {
 // The weight of an id by which top_p counts, floor(2^32 e^below).
 NANOVLLM_EVERYWHERE static inline uint64_t weight_in_row(float below) {
   return uint64_t(double(exp_f32(below)) * 0x1p32);
+}
+
+// What the weights that top_p keeps must reach, of the sum of all: one of them at least, however small top_p is.
+NANOVLLM_EVERYWHERE static inline double wanted_of_top_p(float top_p, uint64_t total) {
+  const double wanted = double(top_p) * double(total);
+  return wanted < 1 ? 1 : wanted;
 }
 
 }  // namespace nanovllm

@@ -1,8 +1,10 @@
 // Shape checks and dispatch of every op.
 #include "ops/ops.h"
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "ops/check.h"
+#include "ops/draw.h"
 
 namespace nanovllm {
 namespace {
@@ -347,6 +349,7 @@ void sample(Context& ctx, const SampleArgs& a) {
   if (a.num_valid_tokens < 1 || a.num_valid_tokens > vocab_size.size)
     fail(ErrorKind::kConfig, "sample: num_valid_tokens is ", a.num_valid_tokens,
          ", want 1 to vocab_size=", vocab_size.size);
+  ASSERT(vocab_size.size < kMostDrawIds);
   call(ctx, "sample", ctx.ops.sample, a);
 }
 

@@ -55,6 +55,8 @@ struct OpTable {
   void* (*make_state)() = nullptr;
   void (*release_state)(void*) = nullptr;
   const DeviceQueue* queue = nullptr;  // of that state
+  // How many kinds of work the backend has prepared itself for when it first met them, which takes time. Null: none.
+  int64_t (*num_prepared)(const void* state) = nullptr;
 
   // The most that one op takes from the arena inside a step.
   size_t (*workspace_bytes)(const StepLimits&) = nullptr;

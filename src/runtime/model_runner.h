@@ -55,6 +55,7 @@ class ModelRunner {
   const OpTable& ops() const { return *config_.ops; }
   const Decoder& model(int rank = 0) const { return workers_[size_t(rank)]->model(); }
   int num_threads() const;
+  int64_t num_prepared() const { return workers_[0]->num_prepared(); }  // OpTable::num_prepared, on rank 0
   const ThreadRanks::Exchanges& exchanges() const { return ranks_.exchanges(); }
   int64_t num_logits_rows() const { return num_logits_rows_; }  // projected to the vocabulary since the start
   size_t arena_peak() const;                                    // of all ranks together

@@ -94,16 +94,19 @@ void Worker::allocate(int num_blocks) {
 
 namespace {
 
-// Prompts of num_tokens tokens together, as long as may be; their keys and values go nowhere.
-Batch make_rehearsal(int num_tokens, const RunnerConfig& config) {
+// Prompts of num_tokens tokens together, as long as may be, of tokens from all over the vocabulary: what a product gives is judged by
+// them. Keys and values go to block 0, which belongs to nobody yet.
+Batch make_rehearsal(int num_tokens, const RunnerConfig& config, int64_t vocab_size) {
   Batch batch;
   batch.cu_seqlens_q.push_back(0);
   batch.max_blocks = int(config.batch_limits().max_blocks);
   while (batch.num_tokens() < num_tokens && batch.num_seqs() < config.max_num_seqs) {
     const int length = std::min(num_tokens - batch.num_tokens(), config.max_model_len);
-    for (int position = 0; position < length; ++position) batch.positions.push_back(position);
-    batch.token_ids.resize(batch.positions.size(), 0);
-    batch.slot_mapping.resize(batch.positions.size(), -1);
+    for (int position = 0; position < length; ++position) {
+      batch.token_ids.push_back(TokenId((1 + int64_t{7919} * batch.num_tokens()) % vocab_size));
+      batch.positions.push_back(position);
+      batch.slot_mapping.push_back(position % config.block_size);
+    }
     batch.cu_seqlens_q.push_back(batch.num_tokens());
     batch.seq_lens.push_back(length);
     batch.block_table.resize(size_t(batch.num_seqs() * batch.max_blocks), 0);
@@ -125,9 +128,10 @@ Batch make_rehearsal(int num_tokens, const RunnerConfig& config) {
 
 void Worker::rehearse() {
   for (int num_tokens = 1;; num_tokens = std::min(2 * num_tokens, config_.max_num_batched_tokens)) {
-    launch_eagerly(make_rehearsal(num_tokens, config_));
+    const Batch batch = make_rehearsal(num_tokens, config_, model_.config().vocab_size);
+    launch_eagerly(batch);
     config_.ops->device->synchronize();
-    if (num_tokens == config_.max_num_batched_tokens) break;
+    if (batch.num_tokens() == config_.max_num_batched_tokens || batch.num_tokens() < num_tokens) break;
   }
   outputs_ = {};
 }

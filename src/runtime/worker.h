@@ -57,8 +57,8 @@ class Worker {
   void load_dummy(uint64_t seed);  // instead: models/load.h
   // After load, on any thread: what this rank will take, num_blocks aside.
   MemoryPlan measure();
-  // After measure. On a device that runs behind the host, steps of all sizes are rehearsed, so that none of those to come waits for
-  // kernels to be loaded and chosen.
+  // After measure. On a device that runs behind the host, prompts of 1, 2, 4, … tokens up to the budget are rehearsed, so that no
+  // step waits for kernels of the model to be loaded, or algorithms of its products to be chosen and judged.
   void allocate(int num_blocks);
   void prepare_for_edits();  // before the first step that changes logits
 
@@ -78,6 +78,9 @@ class Worker {
   const Decoder& model() const { return model_; }
   const Tensor& logits() const { return outputs_.logits; }
   int num_threads() const { return threads_.num_threads(); }
+  int64_t num_prepared() const {  // OpTable::num_prepared
+    return config_.ops->num_prepared ? config_.ops->num_prepared(state_.get()) : 0;
+  }
   size_t arena_peak() const { return arena_->peak(); }
   void set_trace(const TraceHook* trace) { trace_ = trace; }
 

@@ -207,20 +207,21 @@ TEST_F(LlmOnGpu, RowsThatFillUpAGraphReachNoOther) {
     }
 }
 
-// Kernels are loaded and chosen before the first request: a step of a size that no step has had takes about as long as the next.
-TEST_F(LlmOnGpu, NoSizeOfAStepIsSlowTheFirstTime) {
-  LLM llm(config());
-  const auto seconds = [&](int num_tokens) {
-    std::vector<TokenId> prompt(size_t(num_tokens), 5);
-    prompt[0] = TokenId(num_tokens % 100);  // its own, so that no prompt begins as another does
-    llm.add_request(Prompt(prompt), {.temperature = 0, .max_tokens = 1, .ignore_eos = true});
-    const Clock::time_point begin = Clock::now();
-    while (llm.has_unfinished()) llm.step();
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-  };
-  for (const int size : {95, 180, 300, 700}) {
-    const double first = seconds(size), second = std::min(seconds(size + 1), seconds(size + 2));
-    EXPECT_LT(first, 3 * second + 0.002) << size << " tokens";
+// Algorithms of products are chosen before the first request, for steps of every size and kind.
+TEST_F(LlmOnGpu, NoStepIsTheFirstOfItsSize) {
+  for (const char* dtype : {"bfloat16", "float32"}) {
+    EngineConfig c = config(0.4);
+    c.dtype = dtype;
+    LLM llm(c);
+    const int64_t prepared = llm.runner().num_prepared();
+    EXPECT_EQ(prepared > 0, dtype == std::string("bfloat16"));  // float32 has kernels of our own
+    std::vector<Prompt> prompts;
+    for (const int length : {1, 2, 3, 63, 64, 65, 95, 100, 180, 200, 257, 300, 512, 700, 999})
+      prompts.emplace_back(std::vector<TokenId>(size_t(length), TokenId(length)));
+    const std::vector<SamplingParams> params{{.temperature = 0, .max_tokens = 4, .ignore_eos = true}};
+    for (const Prompt& prompt : prompts) llm.generate(std::span(&prompt, 1), params);
+    llm.generate(prompts, params);  // together, with others of their beginnings
+    EXPECT_EQ(llm.runner().num_prepared(), prepared) << dtype;
   }
 }
 

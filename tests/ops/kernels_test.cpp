@@ -47,7 +47,7 @@ TEST_P(KernelsTest, TheTableIsWhole) {
               t.copy_blocks && t.attention && t.gather_rows && t.sample);
   const cpu::Kernels& k = kernels();
   EXPECT_TRUE(k.linear && k.attention && k.rms_norm && k.add_rms_norm && k.rope && k.silu_and_mul &&
-              k.row_max && k.sum_weights);
+              k.row_max && k.sum_row_weights && k.weigh && k.sum_weights);
 }
 
 // The memory plan reserves workspace_bytes for an op inside a step.

@@ -47,6 +47,10 @@ std::vector<Kept> kept_by_definition(const SampleCase& row) {
   if (row.top_k > 0 && size_t(row.top_k) < kept.size()) kept.resize(size_t(row.top_k), {0, 0});
   if (row.top_p >= 1) return kept;
   const auto weight = [&](const Kept& k) { return uint64_t(double(exp_f32(below(k))) * 0x1p32); };
+  if (row.top_p < 0x1p-60f) {  // of less than 2^60 together
+    kept.resize(1, {0, 0});
+    return kept;
+  }
   unsigned __int128 total = 0, sum = 0;
   for (const Kept& k : kept) total += weight(k);
   int exponent = 0;

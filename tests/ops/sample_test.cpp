@@ -93,7 +93,8 @@ TEST_P(SampleTest, TopPKeepsTheOneThatCrosses) {
   EXPECT_EQ(kept(logits, 0.5f), (std::set<int32_t>{1}));
   EXPECT_EQ(kept(logits, 0.61f), (std::set<int32_t>{1, 2}));
   EXPECT_EQ(kept(logits, 0.95f), (std::set<int32_t>{0, 1, 2}));
-  EXPECT_EQ(kept(logits, 1e-30f), (std::set<int32_t>{1}));  // never empty
+  for (const float least : {1e-30f, 1e-40f, std::numeric_limits<float>::denorm_min()})
+    EXPECT_EQ(kept(logits, least), (std::set<int32_t>{1})) << least;  // never empty
   // On it, the rounding of .6f, .9f and of the weights decides: by the definition, in exact integers.
   for (float top_p : {0.6f, 0.9f, std::nextafter(0.6f, 0.0f), std::nextafter(0.9f, 1.0f), 0.5999995f,
                       0.6000005f, 0.8999995f, 0.9000005f}) {

@@ -53,7 +53,14 @@ struct WeightTask {
   int64_t count;
   float max, inverse_temperature;  // max is finite
   float last;
-  int64_t last_id;
+  int32_t last_id;
+};
+
+// An id of a row that is sampled, and its weight_in_row (ops/draw.h).
+struct Candidate {
+  float logit;
+  int32_t id;
+  uint64_t weight;
 };
 
 struct Kernels {
@@ -70,6 +77,11 @@ struct Kernels {
   void (*silu_and_mul)(float* out, const float* gate, const float* up, int64_t n);
   // The largest value; NaN if any is NaN or +infinity.
   float (*row_max)(const float* x, int64_t n);
+  // The sum of weight_in_row of those that are at most -least_below below max.
+  uint64_t (*sum_row_weights)(const float* logits, int64_t n, float max, float inverse_temperature,
+                              float least_below);
+  // Fills in the weights.
+  void (*weigh)(Candidate* list, int64_t n, float max, float inverse_temperature);
   // The sum of weight_in_chunk (ops/draw.h).
   uint64_t (*sum_weights)(const WeightTask&);
 };

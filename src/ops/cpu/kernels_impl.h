@@ -392,18 +392,59 @@ float row_max_kernel(const float* x, int64_t n) {
 }
 
 template <class V>
-uint64_t sum_weights_kernel(const WeightTask& task) {
+uint64_t sum_row_weights_kernel(const float* logits, int64_t n, float max, float inverse_temperature,
+                                float least_below) {
   uint64_t sum[16] = {};
-  const auto add = [&](int64_t id, int lane) {
-    const float logit = task.logits[id];
-    const bool kept = logit > task.last || (logit == task.last && id <= task.last_id);
-    const uint32_t weight = weight_in_chunk(below_max(logit, task.max, task.inverse_temperature));
-    sum[lane] += kept ? weight : 0;
+  const auto add = [&](const float* some) {  // loops of one type each, so that they vectorise
+    float part[16];
+    for (int lane = 0; lane < 16; ++lane) {
+      const float below = below_max(some[lane], max, inverse_temperature);
+      part[lane] = below >= least_below ? exp_f32(below) : 0.0f;
+    }
+    for (int lane = 0; lane < 16; ++lane) sum[lane] += uint64_t(double(part[lane]) * 0x1p32);
   };
   int64_t first = 0;
-  for (; first + 16 <= task.count; first += 16)
-    for (int lane = 0; lane < 16; ++lane) add(first + lane, lane);
-  for (int lane = 0; first + lane < task.count; ++lane) add(first + lane, lane);
+  for (; first + 16 <= n; first += 16) add(logits + first);
+  if (first < n) {
+    float rest[16];
+    for (int lane = 0; lane < 16; ++lane)
+      rest[lane] = first + lane < n ? logits[first + lane] : -__builtin_inff();
+    add(rest);
+  }
+  for (int lane = 1; lane < 16; ++lane) sum[0] += sum[lane];
+  return sum[0];
+}
+
+template <class V>
+void weigh_kernel(Candidate* list, int64_t n, float max, float inverse_temperature) {
+  for (int64_t i = 0; i < n; ++i)
+    list[i].weight = weight_in_row(below_max(list[i].logit, max, inverse_temperature));
+}
+
+template <class V>
+uint64_t sum_weights_kernel(const WeightTask& task) {
+  uint64_t sum[16] = {};
+  const int32_t last_id = task.last_id;
+  const float max = task.max, inverse_temperature = task.inverse_temperature, last = task.last;
+  const auto add = [&](const float* logits,
+                       int32_t first) {  // loops of one type each, so that they vectorise
+    uint32_t weights[16];
+    for (int lane = 0; lane < 16; ++lane) {
+      const uint32_t weight = weight_in_chunk(below_max(logits[lane], max, inverse_temperature));
+      const uint32_t mask =
+          logits[lane] > last || (logits[lane] == last && first + lane <= last_id) ? ~0u : 0u;
+      weights[lane] = weight & mask;
+    }
+    for (int lane = 0; lane < 16; ++lane) sum[lane] += weights[lane];
+  };
+  int64_t first = 0;
+  for (; first + 16 <= task.count; first += 16) add(task.logits + first, int32_t(first));
+  if (first < task.count) {
+    float rest[16];
+    for (int lane = 0; lane < 16; ++lane)
+      rest[lane] = first + lane < task.count ? task.logits[first + lane] : -__builtin_inff();
+    add(rest, int32_t(first));
+  }
   for (int lane = 1; lane < 16; ++lane) sum[0] += sum[lane];
   return sum[0];
 }
@@ -419,6 +460,8 @@ constexpr Kernels make_kernels(std::string_view instruction_set) {
           .rope = rope_kernel<V>,
           .silu_and_mul = silu_and_mul_kernel<V>,
           .row_max = row_max_kernel<V>,
+          .sum_row_weights = sum_row_weights_kernel<V>,
+          .weigh = weigh_kernel<V>,
           .sum_weights = sum_weights_kernel<V>};
 }
 

@@ -29,7 +29,7 @@ Norm norm_of(const Kernels& kernels, const float* logits, int64_t count) {
                                               .max = chunk_max,
                                               .inverse_temperature = 1,
                                               .last = -INFINITY,
-                                              .last_id = std::numeric_limits<int64_t>::max()});
+                                              .last_id = std::numeric_limits<int32_t>::max()});
     total += weight_of_chunk(sum, below_max(chunk_max, max, 1));
   }
   return {max, log_of_weights(total)};
@@ -41,13 +41,19 @@ struct Top {
 };
 
 // The first num_top ids of a row, largest first. There are as many.
-void find_top(const float* logits, int64_t count, int num_top, Top* top) {
+void find_top(const Kernels& kernels, const float* logits, int64_t count, int num_top, Top* top) {
+  constexpr int64_t kGroup = 64;  // ids that are passed over together
   int n = 0;
-  for (int64_t id = 0; id < count; ++id) {
-    if (n == num_top && (n == 0 || !(logits[id] > top[n - 1].logit))) continue;
-    int place = n < num_top ? n++ : n - 1;
-    for (; place > 0 && logits[id] > top[place - 1].logit; --place) top[place] = top[place - 1];
-    top[place] = {logits[id], int32_t(id)};
+  const auto passes = [&](float logit) { return n < num_top || (n > 0 && logit > top[n - 1].logit); };
+  for (int64_t first = 0; first < count; first += kGroup) {
+    const int64_t end = std::min(first + kGroup, count);
+    if (!passes(kernels.row_max(logits + first, end - first))) continue;
+    for (int64_t id = first; id < end; ++id) {
+      if (!passes(logits[id])) continue;
+      int place = n < num_top ? n++ : n - 1;
+      for (; place > 0 && logits[id] > top[place - 1].logit; --place) top[place] = top[place - 1];
+      top[place] = {logits[id], int32_t(id)};
+    }
   }
 }
 
@@ -62,7 +68,7 @@ void top_logprobs(const Kernels& kernels, Context& ctx, const TopLogprobsArgs& a
     Top top[kMostTopLogprobs];
     const auto num_top = int(a.top_ids.shape[1]);
     for (int k = 0; k < num_top; ++k) top[k] = {NAN, k};
-    if (std::isfinite(norm.max)) find_top(logits, a.logits.shape[1], num_top, top);
+    if (std::isfinite(norm.max)) find_top(kernels, logits, a.logits.shape[1], num_top, top);
     for (int k = 0; k < num_top; ++k) {
       a.top_ids.ptr<int32_t>()[i * a.top_ids.stride[0] + k] = top[k].id;
       a.top_logprobs.ptr<float>()[i * a.top_logprobs.stride[0] + k] =

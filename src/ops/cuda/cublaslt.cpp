@@ -28,18 +28,41 @@ struct Prepared {
 constexpr int kMostAlgorithms = 8, kTimedRuns = 3;
 
 // Whether timing several algorithms is worth it, and says something: weights that the L2 cache holds would be read from there.
-bool is_long(const Product& p) {
+bool is_long(const Product& p, int64_t tokens) {
   const double weight_bytes = double(p.out_features * p.k) * double(dtype_bytes(p.dtype));
-  return weight_bytes > 100e6 || 2.0 * double(p.num_tokens * p.out_features * p.k) > 8e9;
+  return weight_bytes > 100e6 || 2.0 * double(tokens * p.out_features * p.k) > 8e9;
 }
+
+// A kernel for the rounded shape may not take this one: nothing has run then.
+bool is_refusal(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
+}
+
+class Event {
+ public:
+  Event() { check(cudaEventCreate(&event_), "event"); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "event"); }
+  float ms_since(const Event& begin) {
+    check(cudaEventSynchronize(event_), "linear");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin.event_, event_), "event");
+    return ms;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
 
 cudaDataType_t cuda_type(DType dtype) {
   return dtype == DType::kBF16 ? CUDA_R_16BF : dtype == DType::kF16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-// The largest power of two up to 256 that divides the address.
+// The largest power of two up to 64 that divides the address: an arena's tensors have that much, whatever else is in the step.
 uint32_t alignment_of(const void* data, int64_t batch_bytes) {
-  const uint64_t bits = reinterpret_cast<uint64_t>(data) | uint64_t(batch_bytes) | 256;
+  const uint64_t bits = reinterpret_cast<uint64_t>(data) | uint64_t(batch_bytes) | 64;
   return uint32_t(bits & (~bits + 1));
 }
 
@@ -105,48 +128,44 @@ struct CublasLt::Library {
     int count = 0;
     const cublasStatus_t status =
         get_heuristic(handle, result.operation, result.a, result.b, result.d, result.d, preference,
-                      is_long(p) ? kMostAlgorithms : 1, choices, &count);
+                      is_long(p, tokens) ? kMostAlgorithms : 1, choices, &count);
     for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i)
       if (choices[i].workspaceSize == 0) result.algorithms.push_back(choices[i].algo);
     destroy_preference(preference);
     return result;
   }
 
-  cublasStatus_t run(const Product& p, const Prepared& prepared, const cublasLtMatmulAlgo_t& algorithm,
-                     cudaStream_t stream) const {
+  // false: it does not take the product.
+  bool run(const Product& p, const Prepared& prepared, const cublasLtMatmulAlgo_t& algorithm,
+           cudaStream_t stream) const {
     const float one = 1, zero = 0;
-    return matmul(handle, prepared.operation, &one, p.weight, prepared.a, p.x, prepared.b, &zero, p.out,
-                  prepared.d, p.out, prepared.d, &algorithm, nullptr, 0, stream);
+    const cublasStatus_t status =
+        matmul(handle, prepared.operation, &one, p.weight, prepared.a, p.x, prepared.b, &zero, p.out,
+               prepared.d, p.out, prepared.d, &algorithm, nullptr, 0, stream);
+    if (status == CUBLAS_STATUS_SUCCESS) return true;
+    cudaGetLastError();  // what the library may have left is not the next op's
+    if (!is_refusal(status)) fail(ErrorKind::kDevice, "linear: cuBLASLt gave status ", int(status));
+    return false;
   }
 
-  // The least time of a few runs, in ms; infinity: it does not run.
-  float time(const Product& p, const Prepared& prepared, const cublasLtMatmulAlgo_t& algorithm,
-             cudaStream_t stream) const {
+  // The least of a few runs; infinity: it does not take the product.
+  float least_ms(const Product& p, const Prepared& prepared, const cublasLtMatmulAlgo_t& algorithm,
+                 cudaStream_t stream) const {
     float least = std::numeric_limits<float>::infinity();
-    cudaEvent_t begin = nullptr, end = nullptr;
-    check(cudaEventCreate(&begin), "event");
-    check(cudaEventCreate(&end), "event");
+    Event begin, end;
     for (int i = 0; i < kTimedRuns; ++i) {
-      check(cudaEventRecord(begin, stream), "event");
-      if (run(p, prepared, algorithm, stream) != CUBLAS_STATUS_SUCCESS) {
-        cudaGetLastError();  // what the library may have left is not the next op's
-        break;
-      }
-      check(cudaEventRecord(end, stream), "event");
-      check(cudaEventSynchronize(end), "linear");
-      float ms = 0;
-      check(cudaEventElapsedTime(&ms, begin, end), "event");
-      least = std::min(least, ms);
+      begin.record(stream);
+      if (!run(p, prepared, algorithm, stream)) break;
+      end.record(stream);
+      least = std::min(least, end.ms_since(begin));
     }
-    cudaEventDestroy(begin);
-    cudaEventDestroy(end);
     return least;
   }
 
   void sort_by_time(const Product& p, Prepared& prepared, cudaStream_t stream) const {
     std::vector<std::pair<float, size_t>> times;
     for (const cublasLtMatmulAlgo_t& algorithm : prepared.algorithms)
-      times.emplace_back(time(p, prepared, algorithm, stream), times.size());
+      times.emplace_back(least_ms(p, prepared, algorithm, stream), times.size());
     std::sort(times.begin(), times.end());
     std::vector<cublasLtMatmulAlgo_t> sorted;
     for (const auto& [ms, i] : times) sorted.push_back(prepared.algorithms[i]);
@@ -227,21 +246,20 @@ bool CublasLt::multiply(const Product& p, void* stream, const std::function<bool
                 sizeof p.out_batch_stride);
   const auto on = static_cast<cudaStream_t>(stream);
   if (is_new && prepared.algorithms.size() > 1) lt.sort_by_time(p, prepared, on);
-  while (!prepared.algorithms.empty()) {
-    const cublasStatus_t status = lt.run(p, prepared, prepared.algorithms.front(), on);
-    if (status != CUBLAS_STATUS_SUCCESS) {
-      cudaGetLastError();
-      // A kernel for the rounded shape may not take this one: nothing has run then.
-      if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return false;
-      fail(ErrorKind::kDevice, "linear: cuBLASLt gave status ", int(status));
+  for (auto algorithm = prepared.algorithms.begin(); algorithm != prepared.algorithms.end();) {
+    if (!lt.run(p, prepared, *algorithm, on)) {
+      ++algorithm;  // for so many tokens; it stays for others
+      continue;
     }
-    if (prepared.judged || is_right()) {
-      prepared.judged = true;
+    if ((prepared.judged && algorithm == prepared.algorithms.begin()) || is_right()) {
+      prepared.judged |= algorithm == prepared.algorithms.begin();
       return true;
     }
-    prepared.algorithms.erase(prepared.algorithms.begin());
+    algorithm = prepared.algorithms.erase(algorithm);
   }
   return false;
 }
+
+int64_t CublasLt::num_shapes() const { return library_ ? int64_t(library_->prepared.size()) : 0; }
 
 }  // namespace nanovllm::cuda

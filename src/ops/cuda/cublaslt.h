@@ -40,6 +40,8 @@ class CublasLt {
   // cudaStream_t, and no graph is recorded when a shape is first seen. is_right: called behind the first product of an algorithm.
   bool multiply(const Product& product, void* stream, const std::function<bool()>& is_right);
 
+  int64_t num_shapes() const;  // that were seen
+
  private:
   struct Library;
   std::unique_ptr<Library> library_;  // null: see problem()

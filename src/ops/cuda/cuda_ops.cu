@@ -49,6 +49,7 @@ OpTable make_table(DType dtype) {
           .make_state = []() -> void* { return new State; },
           .release_state = [](void* state) { delete static_cast<State*>(state); },
           .queue = &queue(),
+          .num_prepared = [](const void* state) { return static_cast<const State*>(state)->lt.num_shapes(); },
           .workspace_bytes = workspace_bytes,
           .weight_bytes = weight_bytes,
           .store_weight = store_weight,

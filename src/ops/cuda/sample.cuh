@@ -12,7 +12,7 @@
 namespace nanovllm::cuda {
 
 struct SampleChunk {
-  uint32_t largest;  // logit, as sample.cu orders them
+  uint32_t largest;  // logit, as ordered() has it
   uint32_t first;    // greedy rows: its lowest id
   uint64_t sum;      // others: of weight_in_chunk of what is kept
 };

@@ -5,12 +5,13 @@
 
 namespace nanovllm::cuda {
 
-// Ids that are looked at together, and those few enough to be sorted.
+// The parts that a range of keys is counted in, and keys that are few enough to be sorted.
 constexpr int kFilterBins = 1024, kFilterList = 2048;
 
 struct FilterMemory {  // of a thread block, shared
-  uint32_t low[kFilterBins], high[kFilterBins],
-      counts[kFilterBins];  // of sums 32-bit halves, which shared memory adds by itself
+  uint32_t low[kFilterBins],
+      high[kFilterBins];  // halves of 64-bit sums: shared memory has only 32-bit atomic adds
+  uint32_t counts[kFilterBins];
   uint64_t list[kFilterList];
   int list_size;
   uint64_t found, above;
@@ -36,9 +37,9 @@ __device__ inline void sort_list(FilterMemory& memory) {
 }
 
 // With amount(logit) of every key of [from, to]: the largest key such that the amounts from it on reach wanted(their sum) > 0; 0 if
-// all together do not. Amounts are below 2^53 together, so wherever they first reach it one is not zero, and those of zero
-// need not be looked at. Counts the keys in parts of the range, and looks into the part that reaches it in the same way until its keys
-// are few.
+// all together do not. Amounts are below 2^53 together, so that doubles compare them exactly; those of zero cannot be the first to
+// reach it and are passed over. Counts the keys in parts of the range, and looks into the part that reaches it in the same way until its
+// keys are few.
 template <class Amount, class Wanted>
 __device__ uint64_t find_threshold(const SampleRow& row, const SampleChunk* chunks, FilterMemory& memory,
                                    uint64_t from, uint64_t to, Amount amount, Wanted wanted) {
@@ -80,7 +81,10 @@ __device__ uint64_t find_threshold(const SampleRow& row, const SampleChunk* chun
     }
     __syncthreads();
     const uint32_t count = memory.found_count;
-    if (count == 0) return 0;  // in the first round only: then a part reaches it
+    if (count == 0) {  // in the first round only: then a part reaches it
+      __syncthreads();
+      return 0;
+    }
     to = memory.found;
     above = memory.above;
     from = max(from, to - ((uint64_t{1} << shift) - 1));
@@ -162,7 +166,7 @@ __device__ inline uint64_t lowest_kept(const SampleRow& row, const SampleChunk* 
   return max(lowest, find_threshold(
                          row, chunks, memory, from, highest_key(largest),
                          [&](float logit) { return weight_in_row(row.below(logit, value_of(largest))); },
-                         [&](uint64_t total) { return double(row.top_p) * double(total); }));
+                         [&](uint64_t total) { return wanted_of_top_p(row.top_p, total); }));
 }
 
 }  // namespace nanovllm::cuda

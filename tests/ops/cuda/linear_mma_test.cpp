@@ -1,4 +1,5 @@
 // Products of the tensor cores: whatever cuBLASLt chooses, the bits are those of one plain chain.
+#include "ops/cuda/cublaslt.h"
 #include "ops/cuda/device_values.h"
 
 namespace nanovllm {
@@ -67,6 +68,43 @@ TEST_P(LinearMmaTest, HasThemForAsManyTokensAsAStepMayHave) {
           both(x, weight, shape.num_segments, shape.num_segments > 1 ? DType::kF32 : dtype());
       EXPECT_TRUE(fast == plain) << shape.name << ", " << tokens << " tokens";
     }
+  }
+}
+
+// What is judged wrong is passed over and never used again; of what is right the first stays.
+TEST_P(LinearMmaTest, AlgorithmsAreJudgedOnceAndPassedOver) {
+  constexpr int64_t kTokens = 2048, kOutputs = 4096, kInputs = 1024;  // long enough for several
+  const DeviceValues x(dtype(), {kTokens, kInputs}, random_values(kTokens * kInputs, 8, dtype())),
+      weight(dtype(), {kOutputs, kInputs}, random_values(kOutputs * kInputs, 9, dtype(), 0.05f));
+  const DeviceValues out(dtype(), {kTokens, kOutputs}), plain(dtype(), {kTokens, kOutputs});
+  cuda::linear_chain(ctx(), {.out = plain, .x = x, .weight = weight.weight()});
+  const cuda::Product product{.x = x.tensor().data,
+                              .weight = weight.tensor().data,
+                              .out = out.tensor().data,
+                              .dtype = dtype(),
+                              .out_dtype = dtype(),
+                              .num_tokens = kTokens,
+                              .out_features = kOutputs,
+                              .k = kInputs,
+                              .x_stride = kInputs,
+                              .out_stride = kOutputs,
+                              .out_batch_stride = 0,
+                              .num_batches = 1};
+  for (const int num_wrong : {0, 1, 3, 1000}) {
+    cuda::CublasLt lt;
+    if (!lt.problem().empty()) GTEST_SKIP() << lt.problem();
+    int num_judged = 0;
+    const auto judge = [&] { return ++num_judged > num_wrong; };
+    const bool done = lt.multiply(product, nullptr, judge);
+    EXPECT_EQ(done, num_wrong < 1000);
+    EXPECT_EQ(lt.num_shapes(), 1);
+    if (done) {
+      EXPECT_EQ(num_judged, num_wrong + 1);
+      EXPECT_TRUE(out.bytes() == plain.bytes());
+    }
+    const int before = num_judged;
+    EXPECT_EQ(lt.multiply(product, nullptr, judge), done);
+    EXPECT_EQ(num_judged, before) << "nothing is left to judge";
   }
 }
 
