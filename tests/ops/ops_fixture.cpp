@@ -33,7 +33,11 @@ OpTable complete_cuda_ops() {
   ops.attention = complete<&OpTable::attention, AttentionArgs>;
   ops.sum_segments = complete<&OpTable::sum_segments, SumSegmentsArgs>;
   ops.gather_rows = complete<&OpTable::gather_rows, GatherRowsArgs>;
+  ops.edit_logits = complete<&OpTable::edit_logits, EditLogitsArgs>;
+  ops.restore_logits = complete<&OpTable::restore_logits, EditLogitsArgs>;
   ops.sample = complete<&OpTable::sample, SampleArgs>;
+  ops.top_logprobs = complete<&OpTable::top_logprobs, TopLogprobsArgs>;
+  ops.token_logprobs = complete<&OpTable::token_logprobs, TokenLogprobsArgs>;
   ops.norm_rope_store = complete<&OpTable::norm_rope_store, NormRopeStoreArgs>;
   return ops;
 }
