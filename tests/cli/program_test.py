@@ -53,6 +53,47 @@ class Answers(Program):
         self.assertEqual([line["cached_tokens"] for line in lines[0]], [0, 16])
         self.assertEqual([line["cached_tokens"] for line in lines[1]], [0, 0])
 
+    def test_a_stop_string_ends_the_answer(self):
+        whole = self.generate(DEMO, "Once upon a time", "--temperature", "0", "--max-tokens", "30").stdout
+        stopped = self.generate(DEMO, "Once upon a time", "--temperature", "0", "--max-tokens", "30", "--stop", "Yuki").stdout
+        self.assertEqual(stopped, whole[:whole.index("Yuki")] + "\n")
+
+    def test_logits_are_changed_as_wanted(self):
+        lines = self.json_lines("--allowed-token-ids", "300,301", "--max-tokens", "9", "--ignore-eos")
+        self.assertLessEqual(set(lines[0]["token_ids"]), {300, 301})
+        lines = self.json_lines("--logit-bias", "300=100,301=-100", "--max-tokens", "3")
+        self.assertEqual(lines[0]["token_ids"], [300] * 3)
+        prompts = self.folder / "p.jsonl"
+        prompts.write_text('{"prompt": "a", "logit_bias": {"300": 100}, "max_tokens": 2, "min_tokens": 2}\n'
+                           '{"prompt": "a", "logit_bias": {"x": 1}}\n{"prompt": "a", "logit_bias": [1]}\n')
+        result = self.generate(DEMO, "--input", str(prompts), "--format", "jsonl")
+        lines = [json.loads(line) for line in result.stdout.splitlines()]
+        self.assertEqual(lines[0]["token_ids"], [300] * 2)
+        for line in lines[1:]:
+            self.assertIn("logit_bias is", line["error"])
+        for wrong in ("300", "300=", "x=1", "300=1x"):
+            result = self.generate(DEMO, "a", "--logit-bias", wrong)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn(f"'{wrong}' is no bias, want a token id and a number", result.stderr)
+
+    def json_lines(self, *flags):
+        result = self.generate(DEMO, "Once upon a time", "--seed", "1", *flags, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+    # Tokens that are parts of characters: their bytes, joined, are the text.
+    def test_logprobs_have_the_bytes_of_tokens(self):
+        ids = ",".join(run("tokenize", str(DEMO), "\u65e5\u672c\u8a9e\U0001f389\u00e9").stdout.split())
+        line = self.json_lines("--allowed-token-ids", ids, "--max-tokens", "40", "--temperature", "1.5", "--logprobs", "2")[0]
+        entries = line["logprobs"]
+        self.assertEqual([entry["id"] for entry in entries], line["token_ids"])
+        joined = b"".join(bytes(entry["bytes"]) for entry in entries)
+        self.assertEqual(joined.decode("utf-8", "replace"), line["text"])
+        self.assertTrue(any("\ufffd" in entry["token"] for entry in entries))
+        for entry in entries:
+            self.assertEqual(len(entry["top_logprobs"]), 2)
+            self.assertLessEqual(entry["logprob"], entry["top_logprobs"][0]["logprob"])
+
     def test_n_answers_to_each_prompt(self):
         arguments = ("a", "b", "--n", "3", "--temperature", "1", "--seed", "4", "--max-tokens", "8", "--format", "jsonl")
         lines = [json.loads(line) for line in self.generate(DEMO, *arguments).stdout.splitlines()]
@@ -244,7 +285,12 @@ class BadRequests(Program):
         for flags, text in ((["--max-tokens", "0"], "max_tokens: is 0"), (["--max-tokens", "-3"], "max_tokens: is -3"),
                             (["--temperature", "nan"], "temperature: is nan"), (["--temperature", "3"], "temperature: is 3"),
                             (["--top-p", "0"], "top_p: is 0"), (["--top-p", "nan"], "top_p: is nan"),
-                            (["--top-k", "-2"], "top_k: is -2"), (["--stop-token-ids", "9999"], "stop_token_ids: has 9999")):
+                            (["--top-k", "-2"], "top_k: is -2"), (["--stop-token-ids", "9999"], "stop_token_ids: has 9999"),
+                            (["--min-p", "1.5"], "min_p: is 1.5"), (["--repetition-penalty", "0"], "repetition_penalty: is 0"),
+                            (["--frequency-penalty", "3"], "frequency_penalty: is 3"), (["--min-tokens", "-1"], "min_tokens: is -1"),
+                            (["--presence-penalty", "-3"], "presence_penalty: is -3"), (["--logprobs", "65"], "logprobs: is 65"),
+                            (["--logit-bias", "9999=1"], "logit_bias: has 9999"), (["--logit-bias", "5=101"], "logit_bias: has 101"),
+                            (["--allowed-token-ids", "9999"], "allowed_token_ids: has 9999")):
             self.expect_error(self.generate(DEMO, "a", *flags), "prompt 1: ", text)
 
     def test_engine_options(self):
