@@ -37,7 +37,7 @@ void add_edits(const Sequence& seq, Batch& b) {
     b.repetition_penalties.push_back(edits.repetition_penalty());
     for (const LogitsEdit& edit : b.edits) {
       b.edit_ids.push_back(edit.penalized ? ~edit.id : edit.id);
-      b.edit_addends.push_back(edit.addend);
+      b.edit_addends.push_back(float(edit.addend));
     }
     b.edit_begins.push_back(int32_t(b.edit_ids.size()));
   }

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/assert.h"
-
 namespace nanovllm {
 namespace {
 
-constexpr float kNever = -std::numeric_limits<float>::infinity();
+constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 bool by_id(const LogitsEdit& a, const LogitsEdit& b) { return a.id < b.id; }
 
@@ -29,23 +27,33 @@ LogitsEdits::LogitsEdits(const SamplingParams& params, std::span<const TokenId> 
       end_token_ids_(std::move(end_token_ids)),
       bad_words_(std::move(bad_words)) {
   for (const auto& [id, value] : params.logit_bias) biases_.push_back({id, value});
-  if (repetition_penalty_ != 1)
-    for (const TokenId id : prompt) add(id, 0);
+  if (repetition_penalty_ != 1) {
+    std::vector<TokenId> ids(prompt.begin(), prompt.end());
+    std::ranges::sort(ids);
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+    for (const TokenId id : ids) counts_.push_back({id, 0});
+  }
   if (!params.allowed_token_ids) return;
   allowed_.resize(size_t(vocab_size + 31) / 32, 0);
   for (const TokenId id : *params.allowed_token_ids) allowed_[size_t(id) / 32] |= 1u << (id % 32);
 }
 
-void LogitsEdits::add(TokenId id, int in_output) {
-  const auto at = std::ranges::lower_bound(counts_, id, {}, &Count::id);
-  if (at != counts_.end() && at->id == id)
-    at->in_output += in_output;
-  else
-    counts_.insert(at, {id, in_output});
+bool LogitsEdits::has_penalties() const {
+  return repetition_penalty_ != 1 || presence_penalty_ != 0 || frequency_penalty_ != 0;
+}
+
+bool LogitsEdits::are_over(int num_output_tokens) const {
+  return num_output_tokens >= min_tokens_ && !has_penalties() && biases_.empty() && bad_words_.empty() &&
+         allowed_.empty();
 }
 
 void LogitsEdits::add_output(TokenId id) {
-  if (repetition_penalty_ != 1 || presence_penalty_ != 0 || frequency_penalty_ != 0) add(id, 1);
+  if (!has_penalties()) return;
+  const auto at = std::ranges::lower_bound(counts_, id, {}, &Count::id);
+  if (at != counts_.end() && at->id == id)
+    ++at->in_output;
+  else
+    counts_.insert(at, {id, 1});
 }
 
 void LogitsEdits::collect(std::span<const TokenId> output, std::vector<LogitsEdit>& edits) const {
@@ -59,23 +67,25 @@ void LogitsEdits::collect(std::span<const TokenId> output, std::vector<LogitsEdi
       edits.push_back({word.back(), false, kNever});
   }
   std::ranges::sort(edits, by_id);
-  const auto num_others = std::ptrdiff_t(edits.size());
-  for (const Count& count : counts_) {
-    const double penalty =
-        count.in_output > 0 ? frequency_penalty_ * count.in_output + presence_penalty_ : 0.0;
-    edits.push_back({count.id, repetition_penalty_ != 1, float(-penalty)});
-  }
-  std::inplace_merge(edits.begin(), edits.begin() + num_others, edits.end(), by_id);
-  size_t num_kept = 0;
+  size_t num_kept = 0;  // each id once
   for (const LogitsEdit& edit : edits) {
-    if (num_kept > 0 && edits[num_kept - 1].id == edit.id) {
-      edits[num_kept - 1].penalized |= edit.penalized;
+    if (num_kept > 0 && edits[num_kept - 1].id == edit.id)
       edits[num_kept - 1].addend += edit.addend;
-    } else {
+    else
       edits[num_kept++] = edit;
-    }
   }
-  edits.resize(num_kept);
+  // Penalties are merged in from behind, where there is room for all.
+  edits.resize(num_kept + counts_.size());
+  size_t to = edits.size();
+  for (size_t i = counts_.size(); i > 0; --i) {
+    const Count& count = counts_[i - 1];
+    while (num_kept > 0 && edits[num_kept - 1].id > count.id) edits[--to] = edits[--num_kept];
+    LogitsEdit& edit = edits[--to] = {count.id, repetition_penalty_ != 1, 0};
+    if (count.in_output > 0) edit.addend = -(frequency_penalty_ * count.in_output + presence_penalty_);
+    if (num_kept > 0 && edits[num_kept - 1].id == count.id) edit.addend += edits[--num_kept].addend;
+  }
+  // Between what stays at the beginning and what was merged there is a gap for each id that was in both.
+  edits.erase(edits.begin() + std::ptrdiff_t(num_kept), edits.begin() + std::ptrdiff_t(to));
 }
 
 }  // namespace nanovllm

@@ -14,7 +14,7 @@ namespace nanovllm {
 struct LogitsEdit {
   TokenId id = 0;
   bool penalized = false;  // by repetition_penalty
-  float addend = 0;        // −infinity: the token cannot come
+  double addend = 0;       // −infinity: the token cannot come
 };
 
 class LogitsEdits {
@@ -28,6 +28,8 @@ class LogitsEdits {
   static bool are_wanted(const SamplingParams& params);
 
   void add_output(TokenId id);
+  // Whether nothing is changed any more, behind so many tokens.
+  bool are_over(int num_output_tokens) const;
   // Of the token behind `output`, by rising id, each once; `edits` is filled anew.
   void collect(std::span<const TokenId> output, std::vector<LogitsEdit>& edits) const;
 
@@ -44,7 +46,7 @@ class LogitsEdits {
     TokenId id;
     float value;
   };
-  void add(TokenId id, int in_output);
+  bool has_penalties() const;
 
   float repetition_penalty_;
   double presence_penalty_, frequency_penalty_;

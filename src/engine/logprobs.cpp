@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 
 #include "base/assert.h"
 
@@ -17,10 +18,10 @@ TokenLogprobs StepLogprobs::at(size_t i, int wanted) const {
     return result;
   }
   const std::vector<float>& logits = all_logits[i];
-  result.top.reserve(logits.size());
-  for (size_t id = 0; id < logits.size(); ++id)
-    result.top.push_back({TokenId(id), (logits[id] - number(1)) - number(2)});
-  std::ranges::stable_sort(result.top, std::greater<>{}, &Logprob::logprob);
+  ASSERT(!logits.empty());
+  for (size_t id = 0; id < logits.size(); ++id) result.top.push_back({TokenId(id), logits[id]});
+  std::ranges::stable_sort(result.top, std::greater<>{}, &Logprob::logprob);  // by logit, as yet
+  for (Logprob& entry : result.top) entry.logprob = (entry.logprob - number(1)) - number(2);
   return result;
 }
 

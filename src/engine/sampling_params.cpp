@@ -45,9 +45,7 @@ void check_logits_edits(const SamplingParams& params, int64_t vocab_size) {
   if (params.min_tokens < 0 || params.min_tokens > params.max_tokens)
     fail(ErrorKind::kRequest, "min_tokens: is ", params.min_tokens,
          ", want 0 to max_tokens=", params.max_tokens);
-  if (!(params.repetition_penalty > 0 && params.repetition_penalty <= 1e6f))
-    fail(ErrorKind::kRequest, "repetition_penalty: is ", params.repetition_penalty,
-         ", want more than 0 and at most 1e6");
+  check_range("repetition_penalty", params.repetition_penalty, 0.001f, 1000);
   check_range("frequency_penalty", params.frequency_penalty, -2, 2);
   check_range("presence_penalty", params.presence_penalty, -2, 2);
   if (params.logit_bias.size() > kMaxLogitBiases)

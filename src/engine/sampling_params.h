@@ -15,6 +15,7 @@ inline constexpr int kMaxCompletions = 128;
 inline constexpr int kMaxLogprobs = 64;
 inline constexpr size_t kMaxStops = 64, kMaxStopBytes = 1024;
 inline constexpr size_t kMaxStopTokenIds = 1024, kMaxLogitBiases = 1024, kMaxBadWords = 256;
+inline constexpr size_t kMaxEosTokenIds = 64;  // that a model names
 
 struct SamplingParams {
   int n = 1;                     // completions of the prompt, at most kMaxCompletions; greedy ones are equal

@@ -195,7 +195,10 @@ void Scheduler::append_token(Sequence& sequence, TokenId id, Clock::time_point n
   sequence.last_token_time = now;
   ++metrics_.generation_tokens;
   sequence.token_ids.push_back(id);
-  if (sequence.logits_edits) sequence.logits_edits->add_output(id);
+  if (sequence.logits_edits) {
+    sequence.logits_edits->add_output(id);
+    if (sequence.logits_edits->are_over(sequence.num_output_tokens())) sequence.logits_edits.reset();
+  }
   const bool eos = is_eos(sequence, id);
   sequence.stopped_by_id =
       !eos && std::ranges::find(sequence.params.stop_token_ids, id) != sequence.params.stop_token_ids.end();
@@ -209,7 +212,9 @@ void Scheduler::update(std::span<const TokenId> sampled_ids, const StepLogprobs&
   progressed_.clear();
   size_t next_logprobs = 0;  // rows rise
   const auto take_logprobs = [&](Sequence& seq, size_t row) {
-    while (logprobs.rows[next_logprobs] < int32_t(row)) ++next_logprobs;  // of one that has ended
+    const auto& rows = logprobs.rows;
+    while (next_logprobs < rows.size() && rows[next_logprobs] < int32_t(row)) ++next_logprobs;  // ended
+    ASSERT(next_logprobs < rows.size() && rows[next_logprobs] == int32_t(row));
     seq.logprobs.push_back(logprobs.at(next_logprobs, *seq.params.logprobs));
   };
   const Clock::time_point now = Clock::now();

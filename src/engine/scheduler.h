@@ -82,7 +82,7 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> take_finished();
   bool has_finished() const { return !finished_.empty(); }
   // Those that got a token in the last update and still run.
-  std::span<const Sequence* const> progressed() const { return progressed_; }
+  std::span<Sequence* const> progressed() const { return progressed_; }
 
   bool has_unfinished() const { return !waiting_.empty() || !running_.empty(); }
   int64_t num_steps_ahead() const { return num_steps_ahead_; }  // that schedule_ahead gave
@@ -119,7 +119,7 @@ class Scheduler {
   // Of the step in hand and of the one behind it, in the batch's order; null: it has ended, its row is lost.
   std::vector<Sequence*> scheduled_, ahead_;
   std::vector<int32_t> ahead_rows_;
-  std::vector<const Sequence*> progressed_;
+  std::vector<Sequence*> progressed_;
   std::vector<std::unique_ptr<Sequence>> finished_;
   Batch batches_[2];  // the step in hand and the one behind it, in turn
   int batch_ = 0;

@@ -27,7 +27,7 @@ enum class FinishReason {
   kStop,    // EOS, one of stop_token_ids or of the stop strings
   kLength,  // max_tokens, the model's context or the cache is used up
   kAbort,   // the caller's wish
-  kError,   // logits that are not numbers, or a step that could not be run
+  kError,   // logits that are not numbers, no token that may be taken, or a step that could not be run
 };
 inline constexpr size_t kNumFinishReasons = 5;
 
@@ -48,7 +48,7 @@ struct Sequence {
   uint64_t seed = 0;                        // params.seed, or the one drawn for this request
   std::optional<LogitsEdits> logits_edits;  // none: nothing of the logits is changed
   std::vector<TokenId> token_ids;           // prompt, then output
-  std::vector<TokenLogprobs> logprobs;      // of each output token, if params.logprobs
+  std::vector<TokenLogprobs> logprobs;      // of output tokens that were not taken yet, if params.logprobs
   int num_prompt_tokens = 0;
   int max_len = 0;  // prompt and output together
   int num_computed_tokens = 0;

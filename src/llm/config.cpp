@@ -1,6 +1,7 @@
 #include "llm/config.h"
 
 #include "base/error.h"
+#include "engine/sampling_params.h"
 #include "parallel/thread_ranks.h"
 
 namespace nanovllm {
@@ -15,6 +16,7 @@ void check_config(const EngineConfig& config) {
   within("num_threads", config.num_threads, 0, 1024);
   within("max_model_len", config.max_model_len, 0, kMany);
   within("max_num_seqs", config.max_num_seqs, 1, 1 << 16);
+  within("max_logprobs", config.max_logprobs, -1, kMaxLogprobs);
   within("max_num_batched_tokens", config.max_num_batched_tokens, 0, kMany);
   within("kvcache_block_size", config.kvcache_block_size, 0, 1 << 16);
   within("num_kvcache_blocks", config.num_kvcache_blocks, -1, kMany);

@@ -16,6 +16,7 @@ struct EngineConfig {
   int num_threads = 0;
   int max_model_len = 0;
   int max_num_seqs = 256;
+  int max_logprobs = 20;
   int max_num_batched_tokens = 0;
   int kvcache_block_size = 0;
   int num_kvcache_blocks = -1;
@@ -43,6 +44,8 @@ void visit_options(Config& config, Visitor&& visit) {
   visit("max_model_len", config.max_model_len,
         "longest sequence in tokens, prompt and output (0: what the model was made for)");
   visit("max_num_seqs", config.max_num_seqs, "most sequences that run at once; more of them wait");
+  visit("max_logprobs", config.max_logprobs,
+        "most logprobs that a request may want of a token; -1: no limit, and all tokens may be wanted");
   visit("max_num_batched_tokens", config.max_num_batched_tokens,
         "most tokens of one step: larger makes prompts faster, smaller keeps running answers fluent (0: the "
         "backend's)");

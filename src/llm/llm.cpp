@@ -28,6 +28,9 @@ std::vector<TokenId> eos_union(const ModelConfig& config, const GenerationConfig
   std::set<TokenId> ids(config.eos_token_ids.begin(), config.eos_token_ids.end());
   ids.insert(generation.eos_token_ids.begin(), generation.eos_token_ids.end());
   if (tokenizer && tokenizer->eos_token_id()) ids.insert(*tokenizer->eos_token_id());
+  std::erase_if(ids, [&](TokenId id) { return id >= config.vocab_size; });  // no logits, so it never comes
+  if (ids.size() > kMaxEosTokenIds)
+    fail(ErrorKind::kConfig, "eos_token_id: has ", ids.size(), " ids, want at most ", kMaxEosTokenIds);
   return {ids.begin(), ids.end()};
 }
 
@@ -64,8 +67,10 @@ struct LLM::State {
     bool stopped() const { return stop_matcher && stop_matcher->found(); }
   };
 
+  // What a parameter may be with this model and these options. throws Error(kRequest)
+  void check_for_this_model(const SamplingParams& params) const;
   LogitsEdits make_edits(const SamplingParams& params, std::span<const TokenId> prompt) const;
-  RequestOutput make_output(const Sequence& sequence, Stream& stream) const;
+  RequestOutput make_output(Sequence& sequence, Stream& stream) const;
   std::vector<RequestOutput> take_outputs(bool has_run);
   template <class Body>
   const Batch* traced(StepTrace::Line line, std::string_view name, int64_t step, Body&& body);
@@ -82,7 +87,7 @@ struct LLM::State {
   std::vector<TokenId> eos_token_ids;
   std::optional<ChatTemplate> chat_template;
   std::string chat_template_error;  // why there is none
-  int max_model_len = 0;
+  int max_model_len = 0, max_logprobs = 0;
   std::unique_ptr<ModelRunner> runner;
   std::unique_ptr<Scheduler> scheduler;
   std::map<StreamKey, Stream> streams;
@@ -125,6 +130,7 @@ LLM::LLM(const EngineConfig& config) : state_(std::make_unique<State>()) {
          config.tensor_parallel_size);
   RunnerConfig runner_config = make_runner_config(config, state_->model_config);
   state_->max_model_len = runner_config.max_model_len;
+  state_->max_logprobs = config.max_logprobs;
   state_->tokenizer = load_tokenizer(config.model);
   try {
     state_->chat_template = ChatTemplate::load(config.model);
@@ -163,6 +169,7 @@ RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
   if (!failure().empty())
     fail(ErrorKind::kDevice, "the device failed, want a restart of the process: ", failure());
   check_sampling_params(params, state_->model_config.vocab_size);
+  state_->check_for_this_model(params);
   for (const auto& [name, texts] : {std::pair{"stop", &params.stop}, {"bad_words", &params.bad_words}})
     if (!texts->empty() && !state_->tokenizer)
       fail(ErrorKind::kRequest, name, ": has strings, and ", state_->model_name,
@@ -207,13 +214,24 @@ RequestId LLM::add_request(const Prompt& prompt, const SamplingParams& params) {
 
 bool LLM::abort(RequestId id) { return state_->scheduler->abort(id); }
 
+void LLM::State::check_for_this_model(const SamplingParams& params) const {
+  if (params.logprobs && max_logprobs >= 0 && (*params.logprobs < 0 || *params.logprobs > max_logprobs))
+    fail(ErrorKind::kRequest, "logprobs: is ", *params.logprobs, ", want 0 to max_logprobs=", max_logprobs);
+  if (!params.allowed_token_ids || !tokenizer) return;
+  const auto is_known = [&](TokenId id) { return id < tokenizer->num_tokens(); };
+  if (std::ranges::none_of(*params.allowed_token_ids, is_known))
+    fail(ErrorKind::kRequest, "allowed_token_ids: has none that the tokenizer knows, want one from 0 to ",
+         tokenizer->num_tokens() - 1);
+}
+
 LogitsEdits LLM::State::make_edits(const SamplingParams& params, std::span<const TokenId> prompt) const {
   std::vector<TokenId> end_token_ids = params.stop_token_ids;
   if (!params.ignore_eos)
     end_token_ids.insert(end_token_ids.end(), eos_token_ids.begin(), eos_token_ids.end());
   std::vector<std::vector<TokenId>> bad_words;
   for (std::string word : params.bad_words) {
-    word.erase(0, std::min(word.find_first_not_of(' '), word.size()));
+    const size_t begin = word.find_first_not_of(' ');
+    if (begin != word.npos) word.erase(0, begin);
     for (const std::string& text : {word, " " + word}) {  // as it stands at the beginning, and behind others
       std::vector<TokenId> ids = tokenizer->encode(text);
       if (!ids.empty()) bad_words.push_back(std::move(ids));
@@ -222,7 +240,7 @@ LogitsEdits LLM::State::make_edits(const SamplingParams& params, std::span<const
   return {params, prompt, std::move(end_token_ids), std::move(bad_words), model_config.vocab_size};
 }
 
-RequestOutput LLM::State::make_output(const Sequence& sequence, Stream& stream) const {
+RequestOutput LLM::State::make_output(Sequence& sequence, Stream& stream) const {
   RequestOutput output{.id = sequence.id,
                        .index = sequence.sample_index,
                        .finish_reason = sequence.finish_reason,
@@ -236,8 +254,7 @@ RequestOutput LLM::State::make_output(const Sequence& sequence, Stream& stream) 
                        .finish_time = sequence.finish_time};
   const auto first = sequence.token_ids.begin() + sequence.num_prompt_tokens + stream.num_sent;
   output.token_ids.assign(first, sequence.token_ids.end());
-  if (sequence.params.logprobs)
-    output.logprobs.assign(sequence.logprobs.begin() + stream.num_sent, sequence.logprobs.end());
+  output.logprobs = std::exchange(sequence.logprobs, {});
   const int num_before = std::exchange(stream.num_sent, sequence.num_output_tokens());
   const auto push = [&](const std::string& text, size_t i) {
     return stream.push(text, num_before + int(i), sequence.params.min_tokens);
@@ -252,7 +269,8 @@ RequestOutput LLM::State::make_output(const Sequence& sequence, Stream& stream) 
   std::string held = sequence.finished() ? stream.detokenizer->finish() : "";
   const bool broken_off =
       sequence.finish_reason == FinishReason::kAbort || sequence.finish_reason == FinishReason::kError;
-  if (!broken_off) output.text += push(std::exchange(held, {}), output.token_ids.size());
+  if (!broken_off && !held.empty())  // it is of the last token
+    output.text += stream.push(std::exchange(held, {}), stream.num_sent - 1, sequence.params.min_tokens);
   if (stream.stopped()) {  // at the very last token, too, whatever became of the step behind it
     output.finish_reason = FinishReason::kStop;
     output.stop_reason = *stream.stop_matcher->found();
@@ -270,7 +288,7 @@ std::vector<RequestOutput> LLM::State::take_outputs(bool has_run) {
   std::vector<RequestOutput> outputs;
   std::vector<const Sequence*> stopped;
   if (has_run)
-    for (const Sequence* sequence : scheduler->progressed()) {
+    for (Sequence* sequence : scheduler->progressed()) {
       Stream& stream = streams.at(key_of(*sequence));
       outputs.push_back(make_output(*sequence, stream));
       if (stream.stopped()) stopped.push_back(sequence);

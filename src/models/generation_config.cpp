@@ -46,8 +46,7 @@ GenerationConfig parse_generation_config(const std::string& json, const std::str
   config.min_p = number_in(
       fields, "min_p", [](double p) { return p >= 0 && p <= 1; }, "0 to 1");
   config.repetition_penalty = number_in(
-      fields, "repetition_penalty", [](double p) { return p > 0 && p <= 1e6; },
-      "more than 0 and at most 1e6");
+      fields, "repetition_penalty", [](double p) { return p >= 0.001 && p <= 1000; }, "0.001 to 1000");
   if (const auto value = fields.integer("top_k", -1, INT32_MAX)) config.top_k = int(*value);
   for (const NeutralField& field : kNotImplemented) {
     const std::optional<double> value = fields.number(field.name);

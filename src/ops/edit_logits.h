@@ -1,6 +1,6 @@
 // What requests want changed in their logits before they are sampled.
 //
-//   masks       ids whose bit is 0 become −infinity
+//   masks       ids whose bit is 0 become −infinity, but for NaN and +infinity, so that a sick row is found sick
 //   edits       x → x + addend; of penalized ids first x → x / penalty, or x · penalty where x < 0
 //               (repetition penalty: Keskar et al. 2019, "CTRL", arXiv:1909.05858, section 4.1)
 //

@@ -5,15 +5,14 @@
 namespace nanovllm {
 namespace {
 
-constexpr int64_t kMostEndTokenIds = 64;  // that a model names
 constexpr size_t kNumArrays = 7;
 
 int64_t mask_words(int64_t vocab_size) { return (vocab_size + 31) / 32; }
 
 // Each id once.
 int64_t most_edits(const BatchLimits& limits, int64_t vocab_size) {
-  const auto listed = int64_t(kMaxStopTokenIds + kMaxLogitBiases + 2 * kMaxBadWords);
-  return std::min(vocab_size, limits.max_blocks * limits.block_size + listed + kMostEndTokenIds);
+  const auto listed = int64_t(kMaxStopTokenIds + kMaxEosTokenIds + kMaxLogitBiases + 2 * kMaxBadWords);
+  return std::min(vocab_size, limits.max_blocks * limits.block_size + listed);
 }
 
 }  // namespace

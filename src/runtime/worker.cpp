@@ -10,6 +10,8 @@
 namespace nanovllm {
 namespace {
 
+static_assert(kMaxLogprobs == kMostTopLogprobs);
+
 size_t logprob_words_bytes(const BatchLimits& limits) {
   return Arena::bytes_of(DType::kI32, {limits.max_num_sampled, StepLogprobs::width(kMostTopLogprobs)});
 }
@@ -263,7 +265,8 @@ void Worker::fetch_token_ids(Context& ctx) {
 // Decodes alone, each with a token of its own; a trace wants to see every tensor.
 bool Worker::can_replay(const Batch& batch) const {
   if (!graphs_.enabled() || trace_ || graphs_.padded_size(batch.num_seqs()) == 0) return false;
-  if (batch.num_tokens() != batch.num_seqs() || batch.num_block_copies() > 0 || batch.edits_logits())
+  if (batch.num_tokens() != batch.num_seqs() || batch.num_block_copies() > 0 || batch.edits_logits() ||
+      batch.wants_all_logprobs)
     return false;
   return batch.all_need_logits();
 }

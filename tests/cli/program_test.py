@@ -288,7 +288,7 @@ class BadRequests(Program):
                             (["--top-k", "-2"], "top_k: is -2"), (["--stop-token-ids", "9999"], "stop_token_ids: has 9999"),
                             (["--min-p", "1.5"], "min_p: is 1.5"), (["--repetition-penalty", "0"], "repetition_penalty: is 0"),
                             (["--frequency-penalty", "3"], "frequency_penalty: is 3"), (["--min-tokens", "-1"], "min_tokens: is -1"),
-                            (["--presence-penalty", "-3"], "presence_penalty: is -3"), (["--logprobs", "65"], "logprobs: is 65"),
+                            (["--presence-penalty", "-3"], "presence_penalty: is -3"), (["--logprobs", "21"], "logprobs: is 21, want 0 to max_logprobs=20"),
                             (["--logit-bias", "9999=1"], "logit_bias: has 9999"), (["--logit-bias", "5=101"], "logit_bias: has 101"),
                             (["--allowed-token-ids", "9999"], "allowed_token_ids: has 9999")):
             self.expect_error(self.generate(DEMO, "a", *flags), "prompt 1: ", text)

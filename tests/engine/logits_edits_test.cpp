@@ -3,15 +3,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <limits>
+#include <map>
 #include <random>
+#include <set>
 
 namespace nanovllm {
 namespace {
 
-constexpr float kNever = -std::numeric_limits<float>::infinity();
+constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-using Edits = std::vector<std::tuple<TokenId, bool, float>>;
+using Edits = std::vector<std::tuple<TokenId, bool, double>>;
 
 class Edited {
  public:
@@ -95,6 +99,51 @@ TEST(LogitsEdits, TheLastTokenOfABadWordIsMaskedBehindTheOthers) {
   EXPECT_EQ(edited.after({1, 2, 2, 2}), masked({2, 4, 5}));
 }
 
+// Penalties, biases and masks, merged as a map would.
+TEST(LogitsEdits, AreMergedById) {
+  std::mt19937 random(2);
+  for (int trial = 0; trial < 300; ++trial) {
+    const auto ids = [&](size_t count) {
+      std::vector<TokenId> list(count);
+      for (TokenId& id : list) id = TokenId(random() % 30);
+      return list;
+    };
+    SamplingParams params{.min_tokens = 100, .repetition_penalty = 1.5f, .presence_penalty = 0.25f};
+    std::map<TokenId, std::pair<bool, double>> want;
+    for (const TokenId id : ids(random() % 10)) params.logit_bias[id] = float(random() % 8) - 3;
+    const std::vector<TokenId> prompt = ids(random() % 20), ends = ids(random() % 5),
+                               output = ids(random() % 10);
+    for (const auto& [id, bias] : params.logit_bias) want[id].second += bias;
+    for (const TokenId id : ends) want[id].second = kNever;
+    for (const TokenId id : prompt) want[id].first = true;
+    for (const TokenId id : output) want[id].first = true;
+    for (const TokenId id : std::set(output.begin(), output.end())) want[id].second -= 0.25;
+    Edits edits;
+    for (const auto& [id, edit] : want) edits.emplace_back(id, edit.first, edit.second);
+    ASSERT_EQ(Edited(params, prompt, ends).after(output), edits) << trial;
+  }
+}
+
+TEST(LogitsEdits, AreOverWhenOnlyMinTokensWereWanted) {
+  const auto over = [](const SamplingParams& params, int num_tokens) {
+    return Edited(params).edits().are_over(num_tokens);
+  };
+  EXPECT_FALSE(over({.min_tokens = 3}, 2));
+  EXPECT_TRUE(over({.min_tokens = 3}, 3));
+  EXPECT_FALSE(over({.min_tokens = 3, .presence_penalty = 1}, 3));
+  EXPECT_FALSE(over({.min_tokens = 3, .logit_bias = {{1, 1.0f}}}, 3));
+  EXPECT_FALSE(over({.allowed_token_ids = std::vector<TokenId>{1}}, 3));
+}
+
+TEST(LogitsEdits, AreMadeFastForALongPrompt) {
+  std::vector<TokenId> prompt(200000);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = TokenId(prompt.size() - i);  // each below the last
+  const auto begin = std::chrono::steady_clock::now();
+  Edited({.repetition_penalty = 1.5f}, prompt);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin,
+            std::chrono::seconds(2));  // 20 s where each is inserted by itself
+}
+
 TEST(LogitsEdits, AllowedIdsAreBits) {
   EXPECT_TRUE(Edited({}).edits().allowed().empty());
   const Edited edited({.allowed_token_ids = std::vector<TokenId>{0, 31, 32, 99, 32}});
@@ -113,7 +162,7 @@ TEST(LogitsEdits, CountsAreThoseOfTheWholeAnswer) {
     for (TokenId id = 0; id < 100; ++id) {
       const auto count = std::ranges::count(output, id);
       if (count == 0 && std::ranges::count(prompt, id) == 0) continue;
-      want.emplace_back(id, true, count > 0 ? -0.5f - 0.125f * float(count) : 0.0f);
+      want.emplace_back(id, true, count > 0 ? -0.5 - 0.125 * double(count) : 0.0);
     }
     ASSERT_EQ(edited.after(output), want) << step;
     output.push_back(TokenId(random() % 60));

@@ -57,7 +57,7 @@ TEST(EngineConfig, EveryOptionHasANameAndAHelpText) {
     EXPECT_TRUE(names.insert(name).second) << name;
     EXPECT_GT(std::string(help).size(), 10u) << name;
   });
-  EXPECT_EQ(names.size(), 17u);
+  EXPECT_EQ(names.size(), 18u);
 }
 
 }  // namespace

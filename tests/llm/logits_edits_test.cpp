@@ -1,6 +1,7 @@
 // Penalties, biases, bad words, allowed tokens and min_tokens through the front door: against logits that nothing has changed.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "engine/scheduler.h"
@@ -24,12 +25,13 @@ class LogitsEditsTest : public testing::TestWithParam<const char*> {
     edited_ = make_llm();
   }
 
-  std::unique_ptr<LLM> make_llm(int tensor_parallel_size = 1) const {
+  std::unique_ptr<LLM> make_llm(int tensor_parallel_size = 1, const char* async_scheduling = "auto") const {
     return std::make_unique<LLM>(EngineConfig{.model = test::demo_model(),
                                               .device = GetParam(),
                                               .tensor_parallel_size = tensor_parallel_size,
                                               .num_threads = 1,
-                                              .gpu_memory_utilization = 0.3});
+                                              .gpu_memory_utilization = 0.3,
+                                              .async_scheduling = async_scheduling});
   }
   Completion answer(const SamplingParams& params, LLM* llm = nullptr) {
     return (llm ? *llm : *edited_).generate(std::vector<Prompt>{Prompt(kPrompt)}, std::vector{params})[0];
@@ -96,15 +98,23 @@ TEST_P(LogitsEditsTest, LogitsAreThePlainOnesChangedAsDefined) {
 }
 
 TEST_P(LogitsEditsTest, NothingEndsAnAnswerBeforeMinTokens) {
-  const Completion whole = answer({.temperature = 0, .max_tokens = 60, .ignore_eos = true});
-  const TokenId fifth = whole.token_ids[4];
-  const Completion cut = answer({.temperature = 0, .max_tokens = 60, .stop_token_ids = {fifth}});
-  ASSERT_LE(cut.token_ids.size(), 5u);
-  for (const int least : {1, 5, 6, 20}) {
-    const Completion later =
-        answer({.temperature = 0, .max_tokens = 60, .stop_token_ids = {fifth}, .min_tokens = least});
-    EXPECT_GE(int(later.token_ids.size()), least);
-    for (int i = 0; i + 1 < least; ++i) EXPECT_NE(later.token_ids[size_t(i)], fifth) << i;
+  const SamplingParams base{.temperature = 0, .max_tokens = 60, .ignore_eos = true};
+  const std::vector<TokenId> whole = answer(base).token_ids;
+  size_t place = 4;  // of a token that was not there before
+  while (std::find(whole.begin(), whole.begin() + std::ptrdiff_t(place), whole[place]) !=
+         whole.begin() + std::ptrdiff_t(place))
+    ++place;
+  SamplingParams params = base;
+  params.stop_token_ids = {whole[place]};
+  for (size_t least = 0; least <= place; ++least) {  // it ends when it may
+    params.min_tokens = int(least);
+    EXPECT_EQ(answer(params).token_ids.size(), place + 1) << least;
+  }
+  for (const size_t least : {place + 1, place + 10}) {
+    params.min_tokens = int(least);
+    const std::vector<TokenId> got = answer(params).token_ids;
+    ASSERT_GE(got.size(), least);
+    EXPECT_EQ(std::count(got.begin(), got.begin() + std::ptrdiff_t(least), whole[place]), 0);
   }
 }
 
@@ -137,6 +147,23 @@ TEST_P(LogitsEditsTest, BadWordsDoNotCome) {
   }
 }
 
+// What depends on the token before is right though steps are begun ahead of it.
+TEST_P(LogitsEditsTest, StepsAheadChangeNothing) {
+  const auto behind = make_llm(1, "off"), ahead = make_llm(1, "on");
+  const SamplingParams base{.temperature = 0, .max_tokens = 40, .ignore_eos = true};
+  const std::vector<TokenId> whole = answer(base, behind.get()).token_ids;
+  std::vector<SamplingParams> all(3, base);
+  all[0].bad_words = {"young girl", "girl whose", " lived in"};
+  all[1].frequency_penalty = 2;
+  all[1].logit_bias = {{whole[3], 30.0f}};  // comes again and again, but for the penalty
+  all[2].repetition_penalty = 3;
+  for (const SamplingParams& params : all) {
+    const Completion want = answer(params, behind.get());
+    EXPECT_NE(want.token_ids, whole);
+    EXPECT_EQ(answer(params, ahead.get()).token_ids, want.token_ids);
+  }
+}
+
 TEST_P(LogitsEditsTest, WhereNothingIsLeftTheRequestEndsAndSaysWhy) {
   SamplingParams params{.max_tokens = 5, .stop_token_ids = {7}, .min_tokens = 3};
   params.allowed_token_ids = std::vector<TokenId>{7};
@@ -161,10 +188,14 @@ TEST_P(LogitsEditsTest, AnswersAreTheSameOnSeveralRanks) {
   EXPECT_EQ(answer(params, ranks.get()).token_ids, answer(params).token_ids);
 }
 
-TEST_P(LogitsEditsTest, BadWordsWantATokenizer) {
+TEST_P(LogitsEditsTest, IdsThatTheTokenizerDoesNotKnowAreNoChoice) {
   SamplingParams params;
-  params.bad_words = {"a", std::string("\xff")};
-  EXPECT_EQ(answer(params).error.substr(0, 40), "bad_words: has a string that is no UTF-8");
+  const int known = int(plain_->tokenizer()->num_tokens());
+  if (known == int(plain_->model_config().vocab_size)) GTEST_SKIP() << "it knows all";
+  params.allowed_token_ids = std::vector<TokenId>{known};
+  EXPECT_EQ(answer(params).error,
+            "allowed_token_ids: has none that the tokenizer knows, want one from 0 to " +
+                std::to_string(known - 1));
 }
 
 }  // namespace

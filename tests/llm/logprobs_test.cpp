@@ -1,6 +1,7 @@
 // SamplingParams::logprobs through the front door: against the scorer, alone and in company.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -21,8 +22,11 @@ class LogprobsOfAnswers : public testing::TestWithParam<const char*> {
   }
 
   EngineConfig config() const {
-    return {
-        .model = test::demo_model(), .device = GetParam(), .num_threads = 2, .gpu_memory_utilization = 0.3};
+    return {.model = test::demo_model(),
+            .device = GetParam(),
+            .num_threads = 2,
+            .max_logprobs = -1,
+            .gpu_memory_utilization = 0.3};
   }
 };
 INSTANTIATE_TEST_SUITE_P(Devices, LogprobsOfAnswers, testing::Values("cpu", "cuda"),
@@ -43,7 +47,7 @@ bool same(const std::vector<TokenLogprobs>& a, const std::vector<TokenLogprobs>&
 }
 
 // Whatever filters, temperature and changed logits do, they are the model's own: those that the scorer gives for the same tokens.
-// Bounds: those of tests/ops/logprobs_test.cpp, with room for logits of another step's shape on a GPU.
+// The bound is that of tests/ops/logprobs_test.cpp for logits of this size.
 TEST_P(LogprobsOfAnswers, AreThoseOfTheModel) {
   LLM llm(config());
   const std::vector<TokenId> prompt = random_prompt(1, 20);
@@ -89,8 +93,8 @@ TEST_P(LogprobsOfAnswers, DoNotDependOnCompany) {
                      .max_tokens = 3 + i,
                      .ignore_eos = true};
     if (i % 4 != 3) p.logprobs = i % 5 * 4;
-    if (i == 19) p.logprobs = -1;
-    if (i > 16) p.frequency_penalty = 1;
+    if (i == 0 || i == 19) p.logprobs = -1;
+    if (i == 17 || i == 18) p.frequency_penalty = 1;
     for (TokenId id = TokenId(i); id < 6000; id += 40) p.stop_token_ids.push_back(id);  // some end early
     params.push_back(p);
   }
@@ -147,6 +151,17 @@ TEST_P(LogprobsOfAnswers, AllAreAllTokensInOrder) {
     EXPECT_NEAR(sum, 1, 1e-5);
     EXPECT_TRUE(std::equal(some.logprobs[i].top.begin(), some.logprobs[i].top.end(), top.begin(),
                            [](const Logprob& a, const Logprob& b) { return a == b; }));
+  }
+}
+
+TEST_P(LogprobsOfAnswers, MoreThanTheEngineGivesAreRefused) {
+  EngineConfig c = config();
+  c.max_logprobs = 5;
+  LLM llm(c);
+  for (const int wanted : {6, -1}) {
+    const Completion refused = llm.generate(std::vector<Prompt>{Prompt(random_prompt(1, 5))},
+                                            std::vector<SamplingParams>{{.logprobs = wanted}})[0];
+    EXPECT_EQ(refused.error, "logprobs: is " + std::to_string(wanted) + ", want 0 to max_logprobs=5");
   }
 }
 

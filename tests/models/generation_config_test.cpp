@@ -66,8 +66,7 @@ TEST(GenerationConfig, ValuesThatMakeNoSenseAreRefused) {
   expect_refused(R"({"top_p": 1.5})", "g.json: top_p is 1.5, want more than 0 and at most 1");
   expect_refused(R"({"min_p": -0.5})", "g.json: min_p is -0.5, want 0 to 1");
   expect_refused(R"({"min_p": 2})", "g.json: min_p is 2, want 0 to 1");
-  expect_refused(R"({"repetition_penalty": 0})",
-                 "g.json: repetition_penalty is 0, want more than 0 and at most 1e6");
+  expect_refused(R"({"repetition_penalty": 0})", "g.json: repetition_penalty is 0, want 0.001 to 1000");
   EXPECT_EQ(parse_generation_config(R"({"temperature": 0})", "g.json").temperature, 0.0f);
   EXPECT_EQ(parse_generation_config(R"({"temperature": 2, "top_p": 1})", "g.json").temperature, 2.0f);
 }

@@ -1,6 +1,8 @@
 // The arithmetic of a draw (ops/draw.h), and how far its probabilities are from softmax.
 #include "ops/draw.h"
 
+#include <algorithm>
+
 #include "base/random.h"
 #include "ops/ops_fixture.h"
 

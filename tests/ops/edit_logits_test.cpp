@@ -1,6 +1,7 @@
 // Masks, penalties and biases of logits (ops/edit_logits.h).
 #include "ops/edit_logits.h"
 
+#include <algorithm>
 #include <map>
 #include <random>
 
@@ -73,7 +74,7 @@ INSTANTIATE_OP_TEST(EditLogitsTest);
 
 TEST_P(EditLogitsTest, IsItsDefinition) {
   std::mt19937 random(1);
-  for (const int64_t vocab : {1, 31, 32, 33, 1000}) {
+  for (const int64_t vocab : {1, 31, 32, 33, 1000, 10001}) {
     const Floats before = random_floats({9, vocab}, 3, 5);
     std::map<int32_t, RowEdits> rows;
     std::vector<float> want(before.span().begin(), before.span().end());
@@ -117,6 +118,19 @@ TEST_P(EditLogitsTest, NothingToDoIsNothingDone) {
   edit_logits(ctx, {.logits = logits});
   restore_logits(ctx, {.logits = logits});
   EXPECT_TRUE(same_bits(logits.span(), before.span()));
+}
+
+// A masked NaN is still one.
+TEST_P(EditLogitsTest, MasksHideNoSickLogit) {
+  Floats logits({1, 4}, 1.0f);
+  logits[1] = kNan, logits[2] = kInfinity;
+  std::map<int32_t, RowEdits> rows;
+  rows[0].mask = std::vector<uint32_t>{1};
+  edit_logits(ctx, Arrays(rows, 4).args(logits));
+  EXPECT_EQ(logits[0], 1);
+  EXPECT_TRUE(std::isnan(logits[1]));
+  EXPECT_EQ(logits[2], kInfinity);
+  EXPECT_EQ(logits[3], -kInfinity);
 }
 
 // A positive logit shrinks, a negative one falls; zero stays; NaN stays NaN, so that the row is found sick.

@@ -1,6 +1,7 @@
 // Logprobs of the likeliest tokens and of given ones (ops/logprobs.h).
 #include "ops/logprobs.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "ops/ops_fixture.h"

@@ -1,4 +1,5 @@
 // The draws: what they depend on, and that their frequencies are those of softmax.
+#include <algorithm>
 #include <numeric>
 #include <random>
 

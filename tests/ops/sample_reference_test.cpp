@@ -1,4 +1,5 @@
 // Against Hugging Face transformers' logits processors: tests/golden/sampling.json, made by tools/make_sampling_reference.py.
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>

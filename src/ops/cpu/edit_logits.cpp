@@ -28,7 +28,7 @@ void edit_logits(Context& ctx, const EditLogitsArgs& a) {
       float* logits = a.logits.ptr<float>() + a.masked_rows.ptr<int32_t>()[i] * a.logits.stride[0];
       const uint32_t* mask = a.masks.ptr<uint32_t>() + i * a.masks.stride[0];
       for (int64_t id = 0; id < a.logits.shape[1]; ++id)
-        if ((mask[id / 32] >> (id % 32) & 1) == 0) logits[id] = -INFINITY;
+        if ((mask[id / 32] >> (id % 32) & 1) == 0 && logits[id] < INFINITY) logits[id] = -INFINITY;
     });
   for_each_edit(ctx, a, [](float& logit, float& addend, float penalty) {
     const float before = logit;

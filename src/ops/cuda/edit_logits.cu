@@ -14,7 +14,7 @@ __global__ void mask_kernel(float* logits, const int32_t* rows, const uint32_t* 
   float* row = logits + rows[blockIdx.x] * logits_stride;
   const uint32_t* mask = masks + blockIdx.x * masks_stride;
   for (int64_t id = blockIdx.y * kThreads + threadIdx.x; id < vocab_size; id += gridDim.y * int64_t(kThreads))
-    if ((mask[id / 32] >> (id % 32) & 1) == 0) row[id] = -INFINITY;
+    if ((mask[id / 32] >> (id % 32) & 1) == 0 && row[id] < INFINITY) row[id] = -INFINITY;
 }
 
 struct EditParams {
