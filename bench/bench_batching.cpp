@@ -8,13 +8,10 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/thread_pool.h"
 #include "llm/llm.h"
 #include "models/model_config.h"
-#include "ops/cpu/kernels.h"
 #include "options.h"
 #include "report.h"
-#include "tensor/machine.h"
 
 namespace nanovllm::bench {
 namespace {
@@ -38,13 +35,7 @@ Timed generate(LLM& llm, const std::vector<Prompt>& prompts, size_t at_once, int
   return result;
 }
 
-double ratio(const std::vector<double>& a, const std::vector<double>& b) {
-  const auto median = [](std::vector<double> values) {
-    std::sort(values.begin(), values.end());
-    return values[values.size() / 2];
-  };
-  return median(a) / median(b);
-}
+double ratio(const std::vector<double>& a, const std::vector<double>& b) { return median(a) / median(b); }
 
 void measure_batching(const Options& options, Report& report) {
   constexpr size_t kRequests = 64;
@@ -92,9 +83,7 @@ void measure(const Options& options) {
   Report report;
   measure_batching(options, report);
   measure_prefix(options, report);
-  report.write(options.result,
-               machine_name(usable_processors(), cpu::runnable_kernels().sets[0]->instruction_set),
-               options.commit, options.command, options.model_name);
+  write(report, options);
 }
 
 }  // namespace

@@ -9,13 +9,10 @@
 // See options.h for the command line.
 #include <algorithm>
 
-#include "base/thread_pool.h"
 #include "llm/llm.h"
 #include "models/model_config.h"
-#include "ops/cpu/kernels.h"
 #include "options.h"
 #include "report.h"
-#include "tensor/machine.h"
 
 namespace nanovllm::bench {
 namespace {
@@ -35,11 +32,6 @@ constexpr Kind kKinds[] = {
     {"top_p90", [](SamplingParams& p, size_t) { p.top_p = 0.9f; }},
     {"logprobs5", [](SamplingParams& p, size_t) { p.logprobs = 5; }},
     {"repetition_penalty", [](SamplingParams& p, size_t) { p.repetition_penalty = 1.1f; }}};
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 void measure(const Options& options) {
   Report report;
@@ -69,9 +61,7 @@ void measure(const Options& options) {
       report.add(options.row(std::string(kKinds[kind].name) + ".added"),
                  {100 * (median(rates[0]) / median(rates[kind]) - 1)}, "%");
   }
-  report.write(options.result,
-               machine_name(usable_processors(), cpu::runnable_kernels().sets[0]->instruction_set),
-               options.commit, options.command, options.model_name);
+  write(report, options);
 }
 
 }  // namespace

@@ -4,6 +4,9 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
+#include "ops/cpu/kernels.h"
+#include "tensor/machine.h"
 
 namespace nanovllm::bench {
 
@@ -31,6 +34,12 @@ Options parse_options(const std::string& program, int argc, char** argv) {
   options.result = plain[1];
   options.command = "build/release/bench/" + program + " " + plain[0];
   return options;
+}
+
+void write(const Report& report, const Options& options) {
+  report.write(options.result,
+               machine_name(usable_processors(), cpu::runnable_kernels().sets[0]->instruction_set),
+               options.commit, options.command, options.model_name);
 }
 
 std::vector<TokenId> random_prompt(int length, int64_t vocab_size, uint32_t seed) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/token.h"
+#include "report.h"
 
 namespace nanovllm::bench {
 
@@ -22,6 +23,9 @@ struct Options {
 
 // throws Error(kConfig): the usage
 Options parse_options(const std::string& program, int argc, char** argv);
+
+// The result of an end-to-end benchmark on the CPU, where the options want it.
+void write(const Report& report, const Options& options);
 
 // The same for the same seed; ids of the first 6,000, which every model has.
 std::vector<TokenId> random_prompt(int length, int64_t vocab_size, uint32_t seed);

@@ -20,10 +20,15 @@ double rounded(double value) {
 
 }  // namespace
 
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
 void Report::add(const std::string& name, std::vector<double> values, const std::string& unit, double floor) {
   std::sort(values.begin(), values.end());
   nlohmann::ordered_json row{{"name", name},
-                             {"value", rounded(values[values.size() / 2])},
+                             {"value", rounded(median(values))},
                              {"min", rounded(values.front())},
                              {"max", rounded(values.back())},
                              {"runs", values.size()},

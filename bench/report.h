@@ -10,6 +10,8 @@
 
 namespace nanovllm::bench {
 
+double median(std::vector<double> values);  // not empty
+
 class Report {
  public:
   // values: one a run; floor: what the machine would allow at best, 0: not told. Prints the row too.

@@ -121,7 +121,8 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
       ->allow_extra_args(false)
       ->group(group);
   app.add_option("--logprobs", flags.logprobs,
-                 "with --format jsonl: logprobs of each token and of so many of the likeliest; -1: of all")
+                 "with --json: logprobs of each token and of so many of the likeliest, up to --max-logprobs; "
+                 "-1: of all")
       ->group(group);
   app.add_option("--min-tokens", flags.min_tokens, "nothing ends an answer before it has so many")
       ->group(group);

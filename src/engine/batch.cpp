@@ -130,8 +130,8 @@ void build_batch_ahead(const std::vector<Sequence*>& sequences, const std::vecto
   add_block_table(sequences, batch);
 }
 
-void want_logits(Batch& batch, int first) {
-  const size_t rows = size_t(batch.num_tokens() - first);
+void want_logits(Batch& batch, int first, int count) {
+  const auto rows = size_t(count);
   batch.logits_indices.resize(rows);
   for (size_t i = 0; i < rows; ++i) batch.logits_indices[i] = int32_t(i) + first;
   batch.temperature.assign(rows, 0);

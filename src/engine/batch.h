@@ -74,7 +74,7 @@ void build_batch(const std::vector<Sequence*>& sequences, int block_size, Batch&
 void build_batch_ahead(const std::vector<Sequence*>& sequences, const std::vector<int32_t>& rows,
                        int block_size, Batch& batch);
 
-// For scoring: asks for logits of every token from `first` on in place of what is sampled.
-void want_logits(Batch& batch, int first);
+// Asks for logits of `count` tokens from `first` on in place of what is sampled: for scoring and rehearsals.
+void want_logits(Batch& batch, int first, int count);
 
 }  // namespace nanovllm

@@ -23,9 +23,9 @@ void check_texts(const char* name, const std::vector<std::string>& texts, size_t
     if (find_invalid_utf8(text) < text.size())
       fail(ErrorKind::kRequest, name,
            ": has a string that is no UTF-8, want UTF-8: ", replace_invalid_utf8(text.substr(0, 80)));
-    if (text.size() > kMaxStopBytes)
+    if (text.size() > kMaxStringBytes)
       fail(ErrorKind::kRequest, name, ": has a string of ", text.size(), " bytes, want at most ",
-           kMaxStopBytes);
+           kMaxStringBytes);
   }
 }
 

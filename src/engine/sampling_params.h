@@ -13,7 +13,8 @@ namespace nanovllm {
 
 inline constexpr int kMaxCompletions = 128;
 inline constexpr int kMaxLogprobs = 64;
-inline constexpr size_t kMaxStops = 64, kMaxStopBytes = 1024;
+inline constexpr size_t kMaxStops = 64;
+inline constexpr size_t kMaxStringBytes = 1024;  // of a stop string or a bad word
 inline constexpr size_t kMaxStopTokenIds = 1024, kMaxLogitBiases = 1024, kMaxBadWords = 256;
 inline constexpr size_t kMaxEosTokenIds = 64;  // that a model names
 
@@ -27,8 +28,8 @@ struct SamplingParams {
   int max_tokens = 64;           // at least 1
   bool ignore_eos = false;       // go on past EOS; stop_token_ids still stop
   std::vector<TokenId> stop_token_ids;  // at most kMaxStopTokenIds
-  // Strings that end the answer, at most kMaxStops of kMaxStopBytes, none empty, wherever tokens begin and end (tokenizer/stop_matcher.h): nothing
-  // from the first one on is given out.
+  // Strings that end the answer, at most kMaxStops of kMaxStringBytes, none empty, wherever tokens begin and end
+  // (tokenizer/stop_matcher.h): nothing from the first one on is given out.
   std::vector<std::string> stop;
   bool include_stop_str_in_output =
       false;                        // the answer holds what ended it: the string, or the stop token's text
@@ -41,12 +42,12 @@ struct SamplingParams {
 
   // What changes the logits, in this order (engine/logits_edits.h); 0 (repetition: 1) changes nothing.
   std::optional<std::vector<TokenId>> allowed_token_ids;  // not empty: no other comes
-  // At most kMaxBadWords texts of kMaxStopBytes, none empty, that the answer does not have where its tokens are those of the text, or
-  // of a space and the text.
+  // At most kMaxBadWords strings of kMaxStringBytes, none empty. The answer does not have their tokens, as they stand or behind a
+  // space; others may spell them.
   std::vector<std::string> bad_words;
   int min_tokens = 0;  // nothing ends the answer before; at most max_tokens
-  float repetition_penalty =
-      1;  // above 0: a token of prompt or answer has its logit divided by it, or times it if negative
+  // 0.001 … 1,000: the logit of a token that prompt or answer has is divided by it, or, if negative, times it.
+  float repetition_penalty = 1;
   float frequency_penalty = 0;  // -2 … 2: a token's logit loses it for each time that the answer has it
   float presence_penalty = 0;   // -2 … 2: and this, if it has it at all
   std::map<TokenId, float> logit_bias;  // -100 … 100: added to the logit; at most kMaxLogitBiases

@@ -61,7 +61,7 @@ void Scorer::visit_logits(std::span<const TokenId> ids, int first, const Visitor
     build_batch({&sequence}, runner_config_.block_size, batch);
     // Row t tells the distribution of token begin + t + 1; the last one's is of a token that is not there.
     const int from = std::clamp(first - 1 - begin, 0, count);
-    want_logits(batch, from);
+    want_logits(batch, from, count - from);
     const Tensor logits = runner_->run_logits(batch);
     for (int row = 0; row < count - from; ++row) {
       const int index = begin + from + row + 1;

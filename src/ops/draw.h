@@ -1,5 +1,5 @@
-// The arithmetic of a draw (ops/sample.h), with the same roundings on every backend: floats, then integers, whose sums are exact in any
-// order.
+// The arithmetic of a draw (ops/sample.h), with the same roundings on every backend: floats, then integers, whose sums are exact in
+// any order.
 #pragma once
 
 #include <cstdint>

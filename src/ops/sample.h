@@ -14,12 +14,11 @@
 // kDrawChunk neighbouring ids, then an id of it, each the first whose weight and those before it exceed a random part of the
 // sum. Weights within a chunk, floor(2^30 e^((logit − the chunk's max) / temperature)), and of chunks (ops/draw.h) are
 // integers: threads may add them in any order. Rounding down takes less than 2^-30 of its chunk's largest probability from
-// any other.
-// The random bits are philox(seed, {position, sample_index, 0, 0}), the first two words for the chunk, the others for the id: a
+// any other. The random bits are philox(seed, {position, sample_index, 0, 0}), the first two words for the chunk, the others for the id: a
 // draw depends on the request and the token, never on the batch.
 //
-// A row with a NaN or +infinity gives −1, one of −infinity alone kNoTokenLeft: that request ends, its neighbours go on. Elementary functions
-// are those of ops/scalar_math.h on every backend, so equal logits give equal tokens.
+// A row with a NaN or +infinity gives −1, one of −infinity alone kNoTokenLeft: that request ends, its neighbours go on. Elementary
+// functions are those of ops/scalar_math.h on every backend, so equal logits give equal tokens.
 #pragma once
 
 #include <cstdint>

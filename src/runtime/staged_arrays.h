@@ -1,5 +1,5 @@
-// Arrays of one step on their way to the device: laid end to end in staging memory, each at a multiple of 64 bytes, and sent down with
-// one copy. There are two staging buffers, in turn: the arrays of the next step may be laid out while those of the last one
+// Arrays of one step on their way to the device: laid end to end in staging memory, each at a multiple of 64 bytes, and sent down
+// with one copy. There are two staging buffers, in turn: the arrays of the next step may be laid out while those of the last one
 // are on their way. The size is fixed at the start, so a step allocates nothing.
 #pragma once
 

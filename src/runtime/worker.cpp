@@ -4,7 +4,6 @@
 
 #include "base/assert.h"
 #include "models/load.h"
-#include "ops/draw.h"
 #include "tensor/copy_to_host.h"
 
 namespace nanovllm {
@@ -16,9 +15,8 @@ size_t logprob_words_bytes(const BatchLimits& limits) {
   return Arena::bytes_of(DType::kI32, {limits.max_num_sampled, StepLogprobs::width(kMostTopLogprobs)});
 }
 
-// What top_logprobs works with: on a GPU, chunks of rows (ops/draw.h).
-size_t logprobs_workspace_bytes(const BatchLimits& limits, int64_t vocab_size) {
-  return Arena::bytes_of(DType::kI32, {limits.max_num_sampled, num_draw_chunks(vocab_size), 4});
+size_t logprobs_workspace_bytes(const OpTable& ops, const BatchLimits& limits, int64_t vocab_size) {
+  return ops.workspace_bytes({.num_seqs = limits.max_num_sampled, .vocab_size = vocab_size});
 }
 
 }  // namespace
@@ -72,7 +70,7 @@ MemoryPlan Worker::measure() {
   plan.activation_bytes = activation_bytes_ =
       measure_activations(*config_.ops, model_, {comm_.rank(), comm_.size()}, limits, threads_.num_threads());
   plan.input_bytes = InputBuffers::bytes(limits) + EditBuffers::bytes(limits, vocab_size) +
-                     logprob_words_bytes(limits) + logprobs_workspace_bytes(limits, vocab_size);
+                     logprob_words_bytes(limits) + logprobs_workspace_bytes(*config_.ops, limits, vocab_size);
   if (config_.ops->device->memory().total > 0)
     plan.driver_bytes = estimate_driver_bytes(model_.config(), graphs_.num_sizes());
   plan.kv_block_bytes =
@@ -89,8 +87,8 @@ void Worker::allocate(int num_blocks) {
   inputs_ = std::make_unique<InputBuffers>(*config_.ops, state_.get(), limits);
   for (auto& result : results_) result = std::make_unique<Result>(*config_.ops, limits);
   logprob_memory_ = DeviceBuffer(*config_.ops->device, logprob_words_bytes(limits), "logprobs");
-  logprobs_arena_ = std::make_unique<Arena>(*config_.ops->device,
-                                            logprobs_workspace_bytes(limits, model_.config().vocab_size));
+  logprobs_arena_ = std::make_unique<Arena>(
+      *config_.ops->device, logprobs_workspace_bytes(*config_.ops, limits, model_.config().vocab_size));
   if (config_.ops->queue->begin_graph) rehearse();
 }
 
@@ -113,16 +111,7 @@ Batch make_rehearsal(int num_tokens, const RunnerConfig& config, int64_t vocab_s
     batch.seq_lens.push_back(length);
     batch.block_table.resize(size_t(batch.num_seqs() * batch.max_blocks), 0);
   }
-  const int num_sampled = std::min(batch.num_tokens(), config.max_num_seqs);
-  for (int row = 0; row < num_sampled; ++row) batch.logits_indices.push_back(row);
-  const auto rows = size_t(num_sampled);
-  batch.temperature.resize(rows, 1);
-  batch.top_k.resize(rows, 0);
-  batch.top_p.resize(rows, 1);
-  batch.min_p.resize(rows, 0);
-  batch.seeds.resize(2 * rows, 0);
-  batch.sample_positions.resize(rows, 0);
-  batch.sample_indices.resize(rows, 0);
+  want_logits(batch, 0, std::min(batch.num_tokens(), config.max_num_seqs));
   return batch;
 }
 

@@ -399,6 +399,10 @@ TEST(LLM, IdsPastTheTokenizerAreNeverSampled) {
   EXPECT_EQ(completion.token_ids.size(), 200u);
   for (const TokenId token : completion.token_ids) EXPECT_LT(token, 257);
   EXPECT_EQ(llm.tokenizer()->decode(std::vector<TokenId>{300}, SpecialText::kSkip), "");
+  const SamplingParams unknown{.allowed_token_ids = std::vector<TokenId>{257, 300}};
+  test::expect_error(ErrorKind::kRequest,
+                     "allowed_token_ids: has none that the tokenizer knows, want one from 0 to 256",
+                     [&] { llm.add_request(prompts[0], unknown); });
 }
 
 TEST(LLM, AChatPromptIsTheTemplates) {

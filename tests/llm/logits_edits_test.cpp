@@ -188,14 +188,13 @@ TEST_P(LogitsEditsTest, AnswersAreTheSameOnSeveralRanks) {
   EXPECT_EQ(answer(params, ranks.get()).token_ids, answer(params).token_ids);
 }
 
-TEST_P(LogitsEditsTest, IdsThatTheTokenizerDoesNotKnowAreNoChoice) {
+TEST(LogitsEditsWithoutTokenizer, BadWordsAreRefused) {
+  LLM llm({.model = test::golden("qwen3-untied-f32"), .device = "cpu", .num_threads = 1});
   SamplingParams params;
-  const int known = int(plain_->tokenizer()->num_tokens());
-  if (known == int(plain_->model_config().vocab_size)) GTEST_SKIP() << "it knows all";
-  params.allowed_token_ids = std::vector<TokenId>{known};
-  EXPECT_EQ(answer(params).error,
-            "allowed_token_ids: has none that the tokenizer knows, want one from 0 to " +
-                std::to_string(known - 1));
+  params.bad_words = {"a"};
+  test::expect_error(ErrorKind::kRequest, "bad_words: has strings, and ", [&] {
+    llm.add_request(Prompt(std::vector<TokenId>{5, 6}), params);
+  });
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ inline ForwardResult run_prompt(ModelRunner& runner, const std::vector<TokenId>&
   while (sequence.num_uncomputed_tokens() > 0) {
     sequence.num_scheduled_tokens = std::min(chunk, sequence.num_uncomputed_tokens());
     build_batch({&sequence}, 16, batch);
-    want_logits(batch, 0);
+    want_logits(batch, 0, batch.num_tokens());
     const std::vector<float> logits = copy_to_host(*runner.ops().device, runner.run_logits(batch));
     result.logits.insert(result.logits.end(), logits.begin(), logits.end());
     sequence.num_computed_tokens += sequence.num_scheduled_tokens;

@@ -84,7 +84,7 @@ TEST(ModelRunner, EveryTokenOfAStepMayBeSampled) {
   sequence.num_scheduled_tokens = int(kPrompt.size());
   Batch batch;
   build_batch({&sequence}, 16, batch);
-  want_logits(batch, 0);
+  want_logits(batch, 0, batch.num_tokens());
   const std::span<const TokenId> ids = runner->run(batch);  // more rows than sequences may run
   ASSERT_EQ(ids.size(), kPrompt.size());
   const auto vocab = runner->model().config().vocab_size;

@@ -173,7 +173,7 @@ TEST_F(TinyRanks, ThePlanIsWhatTheLargestStepTakes) {
     ModelRunner ranks(folder_.path(), read_model_config(folder_.path()), config);
     Sequence sequence = test::make_sequence(Ids(64, 5), 0, 4);
     Batch batch = step_of(sequence, 64);
-    want_logits(batch, 0);
+    want_logits(batch, 0, batch.num_tokens());
     ranks.run(batch);
     EXPECT_LE(ranks.arena_peak(), ranks.memory_plan().activation_bytes);
   }

@@ -118,8 +118,8 @@ Candidate where_sum_reaches(double wanted, Candidate* list, int64_t n) {
   return list[begin];
 }
 
-// How far below the largest the last one is at most that top_p keeps of a whole row: from it on `total` − `wanted` is left at least, of
-// `count` weights none of which is more than its own. The margin is far above what log_f32 and exp_f32 err by.
+// How far below the largest the last one is at most that top_p keeps of a whole row: from it on `total` − `wanted` is left at
+// least, of `count` weights none of which is more than its own. The margin is far above what log_f32 and exp_f32 err by.
 float least_of_top_p(double wanted, uint64_t total, int64_t count) {
   const double weight = (double(total) - wanted) / double(count);
   return weight < 1 ? -INFINITY : log_f32(float(weight * 0x1p-32)) - 1e-3f;

@@ -22,7 +22,7 @@ struct Prepared {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, d = nullptr;  // b and d: for the tokens of the last call
   std::vector<cublasLtMatmulAlgo_t> algorithms;  // best first, without those that were judged wrong
-  bool judged = false;                           // the first, right
+  bool judged = false;                           // the first gave the chain's bits
 };
 
 constexpr int kMostAlgorithms = 8, kTimedRuns = 3;

@@ -1,8 +1,8 @@
 // cuBLASLt, opened at run time: the program starts without it.
 //
 // Products run without workspace and without reductions, so that K is not split and every result is one chain of m16n8k16
-// (docs/design.md, decision 8). The algorithm is chosen when a shape is first seen, for the power of two that num_tokens rounds up to:
-// the library's first choice, or of long products the fastest of its choices. As all give the same bits, it does not matter
+// (docs/design.md, decision 8). The algorithm is chosen when a shape is first seen, for the power of two that num_tokens rounds up
+// to: the library's first choice, or of long products the fastest of its choices. As all give the same bits, it does not matter
 // which. Each is judged when it is first used, by whoever calls; one that gives other bits is never used again.
 #pragma once
 

@@ -53,6 +53,7 @@ __device__ inline float value_of(uint32_t ordered) {
 __device__ inline uint64_t key_of(float logit, int id) {
   return uint64_t(ordered(logit)) << 32 | (0xFFFFFFFFu - uint32_t(id));
 }
+
 // Below that of any finite logit.
 __device__ inline uint64_t lowest_key() { return uint64_t(ordered(-FLT_MAX)) << 32; }
 
@@ -161,8 +162,8 @@ struct SampleRow {
 
 constexpr int kScanThreads = 128;
 
-// Of the block that scans a row's chunk: its largest logit, of greedy rows its lowest id, of others without filters their weight. Right in
-// thread 0. A thread has all its logits in flight at once.
+// Of the block that scans a row's chunk: its largest logit, of greedy rows its lowest id, of others without filters their weight.
+// Right in thread 0. A thread has all its logits in flight at once.
 __device__ inline SampleChunk scan_chunk(const SampleRow& row, int chunk) {
   constexpr int kFours = kDrawChunk / 4 / kScanThreads, kWarps = kScanThreads / 32;
   __shared__ uint32_t largest_of[kWarps], first_of[kWarps];

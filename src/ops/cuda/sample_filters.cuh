@@ -8,9 +8,8 @@ namespace nanovllm::cuda {
 // The parts that a range of keys is counted in, and keys that are few enough to be sorted.
 constexpr int kFilterBins = 1024, kFilterList = 2048;
 
-struct FilterMemory {  // of a thread block, shared
-  uint32_t low[kFilterBins],
-      high[kFilterBins];  // halves of 64-bit sums: shared memory has only 32-bit atomic adds
+struct FilterMemory {                            // of a thread block, shared
+  uint32_t low[kFilterBins], high[kFilterBins];  // halves of sums: shared memory adds 32 bits by itself
   uint32_t counts[kFilterBins];
   uint64_t list[kFilterList];
   int list_size;
@@ -37,9 +36,8 @@ __device__ inline void sort_list(FilterMemory& memory) {
 }
 
 // With amount(logit) of every key of [from, to]: the largest key such that the amounts from it on reach wanted(their sum) > 0; 0 if
-// all together do not. Amounts are below 2^53 together, so that doubles compare them exactly; those of zero cannot be the first to
-// reach it and are passed over. Counts the keys in parts of the range, and looks into the part that reaches it in the same way until its
-// keys are few.
+// all together do not. Sums are compared as doubles, as on the CPU; amounts of zero cannot be the first to reach it and are passed
+// over. Counts the keys in parts of the range, and looks into the part that reaches it in the same way until its keys are few.
 template <class Amount, class Wanted>
 __device__ uint64_t find_threshold(const SampleRow& row, const SampleChunk* chunks, FilterMemory& memory,
                                    uint64_t from, uint64_t to, Amount amount, Wanted wanted) {
